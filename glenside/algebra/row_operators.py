@@ -134,7 +134,7 @@ Agreement = tuple[dict[Index, Index], list[Relation]]
 def agreement(first: RowOperator, second: RowOperator, result: Collection[Index]) -> Agreement | None:
     """Returns where two row operators of one source choose the same elements, for all values of the second's indices.
 
-    None if that is nowhere, or cannot be told.
+    None if that is nowhere, or unknown.
     """
     if isinstance(first, Affine) and isinstance(second, Affine):
         return _affine_agreement(first, second, result)

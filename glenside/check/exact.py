@@ -127,12 +127,12 @@ def _layer_by_layer(
     verdicts, how, stopped = dict.fromkeys(names, EXACT), "", ""
     for done, equation in enumerate(found):
 
-        def told(_: int, __: int, done: int = done) -> None:
+        def on_progress(_: int, __: int, done: int = done) -> None:
             if progress is not None:
                 progress(done, len(found))
 
         first, second = (Program(term) for term in equation)
-        report = _as_a_whole(first, second, [], seed, None, {}, told, deadline)
+        report = _as_a_whole(first, second, [], seed, None, {}, on_progress, deadline)
         how, stopped = report.how, report.stopped
         if stopped:
             left = [name for others in [*found.values()][done:] for name in others]

@@ -22,18 +22,18 @@ Verdict = Callable[[], CheckReport | None]
 @contextmanager
 def forked_check(check: Callable[[Progress], CheckReport]) -> Iterator[Verdict]:
     """Runs the check in a forked process for as long as the block lasts."""
-    with forked_work.forked(lambda look: _told(check, look)) as told:
-        yield lambda: _believed(told())
+    with forked_work.forked(lambda look: _answer(check, look)) as answer:
+        yield lambda: _believed(answer())
 
 
 _NICE = 5
 
 
-def _told(check: Callable[[Progress], CheckReport], look: Callable[[], None]) -> Any:
+def _answer(check: Callable[[Progress], CheckReport], look: Callable[[], None]) -> Any:
     os.nice(_NICE)  # the work of this process comes first, and mostly lasts longer
     return asdict(check(lambda _, __: look()))
 
 
-def _believed(told: Any) -> CheckReport | None:
-    found = None if told is None else CheckReport(**told)
+def _believed(answer: Any) -> CheckReport | None:
+    found = None if answer is None else CheckReport(**answer)
     return found if found is not None and found.ok and not found.stopped else None

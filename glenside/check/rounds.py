@@ -110,13 +110,13 @@ class Turns:
     def take(self) -> None:
         """Runs the next round, or takes its outcome from the forked process."""
         turn, started = self._number(len(self.done)), time.perf_counter()
-        trial, told = self.trials.at(turn), self._told(turn)
-        if told is None:
+        trial, answered = self.trials.at(turn), self._forked_answer(turn)
+        if answered is None:
             self._let_begin()
             self.compare(trial, self.draw(trial, turn))
             self._seconds = max(self._seconds, time.perf_counter() - started)
         else:
-            results, sides, replaced = told
+            results, sides, replaced = answered
             self.comparison.add_equal(map(bytes.fromhex, results))
             self.branches.add(sides)
             trial.numbers.replaced.update(replaced)
@@ -171,16 +171,16 @@ class Turns:
         if ahead is not None:
             ahead.end()
 
-    def _told(self, turn: int) -> Any:
+    def _forked_answer(self, turn: int) -> Any:
         if self._ahead is None or self._ahead.turn is None:
             return None
         if self._ahead.turn != turn:  # the next number depends on rounds since the request
             self._leave()
             return None
-        told = self._ahead.answer(self.comparison.clock.look, _PATIENCE * self._seconds)
-        if told is None:
+        answered = self._ahead.answer(self.comparison.clock.look, _PATIENCE * self._seconds)
+        if answered is None:
             self.end()
-        return told
+        return answered
 
     def _let_begin(self) -> None:
         """Starts the round after the next in the forked process, if such a round may follow and a process pays."""

@@ -141,9 +141,9 @@ class _Written:
         main = self.folder / f"{_READER}.c"
         main.write_text(reader(self.here[0], self.name, self.programs), encoding="utf-8")
         made, units = self.folder / _READER, self._units
-        told = {file: flags(machine, self.by.kind) for file, machine in units.items()}
+        flags_of = {file: flags(machine, self.by.kind) for file, machine in units.items()}
         texts = [(self.folder / file).read_text(encoding="utf-8") for file in (*units, f"{self.name}.h", main.name)]
-        parts = [*texts, *(word for words in told.values() for word in words), self.by.identity, *computer()]
+        parts = [*texts, *(word for words in flags_of.values() for word in words), self.by.identity, *computer()]
         key = hashlib.sha256("".join(f"{len(part)}:{part}" for part in parts).encode()).hexdigest()
         kept = find(key)
         if kept is not None:
@@ -152,7 +152,7 @@ class _Written:
             return made
         objects = [(self.folder / file).with_suffix(".o") for file in units]
         tasks: list[list[str | Path]] = [
-            [*told[file], "-c", self.folder / file, "-o", own] for file, own in zip(units, objects, strict=True)
+            [*flags_of[file], "-c", self.folder / file, "-o", own] for file, own in zip(units, objects, strict=True)
         ]
         try:
             self.by.run(tasks, self.folder, _COMPILING)
@@ -160,16 +160,16 @@ class _Written:
         except TakesTooLong:
             raise
         except BadInput as error:
-            self._require_compiler([*told.values()])
+            self._require_compiler([*flags_of.values()])
             raise WrittenWrong(self.path, error.message) from None
         keep(key, made)
         return made
 
-    def _require_compiler(self, told: Sequence[Sequence[str]]) -> None:
+    def _require_compiler(self, flag_lists: Sequence[Sequence[str]]) -> None:
         """Raises _CannotCompile if the compiler, with any of these flags, does not compile an empty program."""
         empty = self.folder / f"{_READER}-empty.c"
         empty.write_text("int main(void) { return 0; }\n", encoding="utf-8")
-        for words in told:
+        for words in flag_lists:
             try:
                 self.by.run([[*words, empty, "-o", empty.with_suffix(""), *LIBRARIES]], self.folder, _COMPILING)
             except BadInput as error:

@@ -168,8 +168,8 @@ class Instructions:
         network = self.integers.network
         if not isinstance(self._samples, str | None):
             measure = partial(_accuracy, program.seeded_constants(self.seed), network, self._samples, self.seed)
-            told = self._open.enter_context(forked(measure, worth=len(network.layers) >= layers.MANY))
-            self._measured = lambda: told() or measure()
+            answer = self._open.enter_context(forked(measure, worth=len(network.layers) >= layers.MANY))
+            self._measured = lambda: answer() or measure()
         if self.on is not None:
             find = partial(results_wanted, network, self.seed)
             self._wanted = self._open.enter_context(forked(find, worth=len(network.layers) >= layers.MANY))
@@ -188,16 +188,16 @@ class Instructions:
         assert isinstance(target, EmitsInstructions), "`require_code` refuses other targets"
         with status_line("lower") as show, watched() as watch:
 
-            def told(name: str, part: float) -> None:
+            def on_progress(name: str, part: float) -> None:
                 show(f"lower: {name}, {part:.0%}")
 
             try:
                 if self.integers is None:
                     find = partial(target.machine_code, mapped, written, self.seed)
-                    self.lowering.make(lambda show, keep: find(show), None, watch, told)
+                    self.lowering.make(lambda show, keep: find(show), None, watch, on_progress)
                 else:
                     whole = partial(target.network_code, result, self.integers.network, self.seed)
-                    self.lowering.make(whole, partial(whole, quick=True), watch, told)
+                    self.lowering.make(whole, partial(whole, quick=True), watch, on_progress)
             except KeyboardInterrupt:
                 if self.made is not None:
                     answered()

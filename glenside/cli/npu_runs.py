@@ -94,7 +94,7 @@ def ran(
     from glenside.npu.program.results import results
 
     simulated, ledger, meant, left = _simulated(program, wanted)
-    said = {"program": name, "machine": str(program.machine), "on": on, **_told(program, simulated)}
+    said = {"program": name, "machine": str(program.machine), "on": on, **_measures(program, simulated)}
     dram = simulated.dram
     if on == "rtl":
         show("npu: built and run in RTL")
@@ -141,15 +141,18 @@ def _simulated(program: NpuProgram, wanted: Callable[[], _Results]) -> tuple[Run
         return results_meant(program) if known is None else known
 
     if program.size >= _MANY and may_fork():
-        with forked(right) as told, suppress(Exception):  # an invalid program may raise anything; simulated again below
+        with (
+            forked(right) as answer,
+            suppress(Exception),
+        ):  # an invalid program may raise anything; simulated again below
             simulated, ledger = split_execution.values(program, found), accounts(program, found)
             left = results_left(program, simulated.dram)
-            if (meant := told()) is not None:
+            if (meant := answer()) is not None:
                 return simulated, ledger, meant, left
     return execute.run(program), accounts(program, found), None, None
 
 
-def _told(program: NpuProgram, run: Run) -> dict[str, Any]:
+def _measures(program: NpuProgram, run: Run) -> dict[str, Any]:
     """Returns the simulator's part of the report."""
     layers = [(own.name, run.times.between(own.begin, own.end)) for own in program.stretches]
     return {

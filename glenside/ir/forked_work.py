@@ -118,9 +118,9 @@ class RoundWorker(ForkedProcess):
 
     def _answered(self, questions: int, answers: int, look: Callable[[], None]) -> None:
         while turn := os.read(questions, _TURN.size):
-            told = json.dumps(self._work(_TURN.unpack(turn)[0], look)).encode()
+            reply = json.dumps(self._work(_TURN.unpack(turn)[0], look)).encode()
             with open(answers, "wb", closefd=False) as stream:
-                stream.write(_TURN.pack(len(told)) + told)
+                stream.write(_TURN.pack(len(reply)) + reply)
 
     def ask(self, turn: int) -> None:
         """Requests a round, unless an earlier request is unanswered."""

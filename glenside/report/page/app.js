@@ -95,7 +95,7 @@ export class Viewer {
       bar.append(slide);
     } else bar.append(element("span", "quiet", "No trace was kept, so iterations and rules are not known."));
     bar.append(element("div", "search", labelled("Search", this.search), this.results));
-    this.told();
+    this.describe();
     return bar;
   }
 
@@ -166,11 +166,11 @@ export class Viewer {
   /** @param {number} iteration */
   moveTo(iteration) {
     if (this.slider) this.slider.value = String(iteration);
-    this.told(iteration);
+    this.describe(iteration);
     this.change(() => (this.walk.iteration = iteration), this.selected ?? undefined, this.walk.mode === "changed");
   }
 
-  told(iteration = this.walk.iteration) {
+  describe(iteration = this.walk.iteration) {
     const all = this.model.record.iterations;
     if (this.when) this.when.textContent = iteration === 0 ? "0: the program" : iteration === all ? `${all}: all of it` : `${iteration} of ${all}`;
     this.grouped.textContent = this.model.record.made && iteration < all ? GROUPED : "";

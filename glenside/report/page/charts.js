@@ -11,7 +11,7 @@ import { brief, farApart, linear, logarithmic, said } from "./scales.js";
 /** @typedef {{title: string, x: string, unit: string, edges: number[], series: [string, number[]][], labels: string[],
  *   spans: [string, number, number][], apart: boolean, top: number, most: [string, number] | null}} Steps */
 /** @typedef {{title: string, x: string, unit: string, at: number[], series: [string, (number | null)[]][]}} Curves */
-/** Where the keys go, what is told there, and what it leads to.
+/** Where the keys go, the text shown there, and what it leads to.
  * @typedef {{x: number, y: number, lines: string[], go?: () => void}} Stop */
 
 const LEFT = 62;

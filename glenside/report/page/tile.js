@@ -55,7 +55,7 @@ export function kinds(tile, places) {
 }
 
 /** @param {Tile} tile @param {number} number */
-function told(tile, number) {
+function describe(tile, number) {
   const found = number ? elementOf(tile, number) : null;
   return found ? `element (${found.index.join(", ")}) of ${found.source.name}` : "empty";
 }
@@ -99,7 +99,7 @@ export function tilePicture(tile, runs) {
   const show = (/** @type {number} */ next) => {
     at = next;
     draw(at);
-    note.textContent = at < 0 ? resting : `Row ${said(Math.floor(at / tile.columns) + 1)}, column ${said((at % tile.columns) + 1)}: ${told(tile, places[at])}.`;
+    note.textContent = at < 0 ? resting : `Row ${said(Math.floor(at / tile.columns) + 1)}, column ${said((at % tile.columns) + 1)}: ${describe(tile, places[at])}.`;
   };
   canvas.addEventListener("pointermove", (event) => {
     const box = canvas.getBoundingClientRect();

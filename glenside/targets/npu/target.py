@@ -206,10 +206,10 @@ class NPU(MatrixArray, EmitsInstructions):
     ) -> NpuProgram:
         from glenside.npu.pipeline import compile_network
 
-        def told(name: str, done: int, of: int) -> None:
+        def on_progress(name: str, done: int, of: int) -> None:
             show(name, done / of)
 
-        return compile_network(result, network, self.npu, seed, told, keep, quick)
+        return compile_network(result, network, self.npu, seed, on_progress, keep, quick)
 
     def best(self, variants: Sequence[Variant]) -> Variant:
         """Returns the chosen variant with the whole front in its details."""
