@@ -65,7 +65,7 @@ def _windows(x: str, sizes: str, split: int = 1) -> str:
 
 
 def _product(a: str, x: str, w: str, **parameters: int) -> Example:
-    """Returns an example: the product of a, which is made from x, and of w."""
+    """Returns an example: the product of a, computed from x, and w."""
     return Example(ex.dot(a, ex.W, 0), {"x": x, "w": w}, parameters=parameters)
 
 

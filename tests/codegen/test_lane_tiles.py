@@ -116,7 +116,7 @@ def test_to_one_channel_takes_less_than_to_many() -> None:
 
 
 def test_pixels_are_the_vectors_of_few_channels_where_they_lie_next_to_each_other() -> None:
-    """Channels that lie first, as in a picture: no order has them last for three channels that are made."""
+    """With channels first, as in an image, three output channels are never the vectorized axis."""
     b = gl.Builder("picture")
     x = b.conv(b.input("x", (1, 24, 40, 48)), b.constant("w", (3, 24, 7, 7)))
     nests = lower(b.finish(x).seeded_constants(0), MACHINES["avx512"]).nests

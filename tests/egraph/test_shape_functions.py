@@ -51,7 +51,7 @@ def test_a_map_says_what_the_table_holds_and_nothing_where_it_holds_nothing(name
 
 
 def test_what_a_look_up_needs_as_its_key_stays_a_table() -> None:
-    """A look-up by a computed key would go through all rows; so would one by what is computed of it."""
+    """A look-up by an expanded key would scan all rows, and so would a look-up by a value computed from it."""
     facts = "(known v n) (= first (take v n)) (= rest (drop first n)) (= size (product rest)) (= last (take v 1))"
     rule = compiled("rule", "rules", facts, "(done first last size)")[-1]
     assert "(= first (take v n))" in rule

@@ -21,7 +21,9 @@ def _times(matrix: Matrix, vector: list[Fraction]) -> list[Fraction]:
 
 
 def _is_a_correlation(found: CookToom, m: int, r: int) -> bool:
-    """On every pair of unit vectors, so by linearity on all data and filters."""
+    """True if a correlation is computed for every pair of unit vectors, and so, by linearity, for
+    all data and filters.
+    """
     alpha = m + r - 1
     for j in range(r):
         filters = _times(found.filter, [Fraction(j == k) for k in range(r)])

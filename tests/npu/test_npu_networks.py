@@ -107,7 +107,9 @@ def test_strips_of_odd_layers(seed: int) -> None:
 
 
 def test_a_reader_that_is_priced_before_it_is_looked_at() -> None:
-    """Whether windows of a tensor come no later than copies is asked of who reads it, which nobody looked at yet."""
+    """Windows and copies of a tensor are compared by the costs of its reader, which is not
+    evaluated yet at that time.
+    """
     found = _integers(5021)
     for program in _programs(found, 4, 1, 5021):
         _hold(found, program)

@@ -1,7 +1,7 @@
-"""The fewest cycles of a layer on a systolic array, by trying everything. Knows nothing of the project's rules.
+"""Computes the fewest cycles of a layer on a systolic array by brute force, without the project's rules.
 
-A layer is plain integers. As G products [M, K] x [K, N] it may be changed in three ways, here in every combination, and
-in a fourth one where that is asked for:
+A layer is plain integers: G products [M, K] x [K, N]. Three transformations are tried in every combination, and a
+fourth one on request:
 
     regroup  one window serves q outputs of an axis, any q from 1 to all of them: fewer rows, wider windows, q times
              the filters
@@ -9,7 +9,7 @@ in a fourth one where that is asked for:
     cross    instead, and of the layer as it is, p groups become one: M and N times p, of p x p results p are kept
     swap     the weights stream and the activations stay: M and N change places
 
-There is no bound, no dominance and no order, so what this returns is the least there is.
+Nothing is pruned, so the result is the minimum.
 """
 
 from __future__ import annotations
