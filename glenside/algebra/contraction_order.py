@@ -60,7 +60,8 @@ class Pair:
     groups       indices of both plans and of the result
     left, right  indices of one plan only
     summed       indices of both plans that the result does not have
-    weighted     True if each element is a weighted sum of a few chosen elements, for which a product unit does not pay
+    weighted     True if a product unit does not compute it: each element is a weighted sum of a few chosen elements,
+                 or a product of two constants
     """
 
     first: Plan
@@ -135,7 +136,7 @@ class _Order:
                     turned = known[half] and not known[rest]  # constant operands stay in the array, and come second
                     one, other = (rest, half) if turned else (half, rest)
                     first, second = (b, a) if turned else (a, b)
-                    pair = self._pair(first.plan, second.plan, kept[one], kept[other], frozenset(kept[subset]))
+                    pair = self._pair(first.plan, second.plan, kept[one], kept[other], kept[subset], known[subset])
                     cost = 0.0 if known[subset] else self._cost(pair, first.stored + second.stored)
                     made = pair, a.cost + b.cost + cost, size_of(kept[subset])
                 if made is not None and made[1] < least:
@@ -177,7 +178,9 @@ class _Order:
         views = not private and all(isinstance(row, Affine) for row in rows)
         return Applied(a.plan, tuple(rows), private), cost, min(a.stored, size) if views else size
 
-    def _pair(self, a: Plan, b: Plan, of_a: Sequence[Index], of_b: Sequence[Index], kept: frozenset[Index]) -> Pair:
+    def _pair(
+        self, a: Plan, b: Plan, of_a: Sequence[Index], of_b: Sequence[Index], kept: Sequence[Index], known: bool
+    ) -> Pair:
         both = {*of_a} & {*of_b}
         summed = tuple(i for i in of_a if i in both and i not in kept)
         right = tuple(i for i in of_b if i not in both)
@@ -188,7 +191,7 @@ class _Order:
             tuple(i for i in of_a if i not in both),
             right,
             summed,
-            bool(summed) and not right and all(index in self.chosen for index in summed),
+            (known and not summed) or (bool(summed) and not right and all(index in self.chosen for index in summed)),
         )
 
     def _cost(self, pair: Pair, read: int) -> float:

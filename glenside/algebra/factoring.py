@@ -65,6 +65,7 @@ class Factoring:
             return None
         operand, cost = found
         sizes = [index.size for index in result]
+        equations = equations or ["what is broadcast is computed once"]
         term = rearrange(arranged(operand, result), sizes, range(len(sizes)), form.term.access.dims)
         return Computed(split_at(term, form.term.access.split), cost, tuple(dict.fromkeys(equations)))
 

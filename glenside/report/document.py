@@ -186,6 +186,13 @@ class EGraph(Block):
 
 
 @dataclass(frozen=True)
+class Picture(Block):
+    """A drawing, as the text of an SVG file."""
+
+    svg: str
+
+
+@dataclass(frozen=True)
 class Code(Block):
     """Preformatted text."""
 

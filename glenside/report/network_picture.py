@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,12 +33,14 @@ _STYLE = f"""
 .network .box {{ fill: #f2f4f6; stroke: #a4adb5; stroke-width: 1.1; }}
 .network .box.layer {{ fill: #dcedf8; stroke: #0072b2; }}
 .network .box.end {{ fill: #ffffff; }}
+.network .box.changed {{ fill: #d9f0e8; stroke: #009e73; stroke-width: 2.4; }}
 .network .box.copy {{ fill: #fbe3c8; stroke: #d55e00; stroke-width: 2.4; stroke-dasharray: 7 4; }}
 .network .edge {{ fill: none; stroke: #8b959e; stroke-width: 1.2; }} .network .tip {{ fill: #8b959e; }}
 @media (prefers-color-scheme: dark) {{
 .network text {{ fill: #e8ecef; }} .network .paper, .network .box.end {{ fill: #15191d; }}
 .network text.quiet {{ fill: #a2acb5; }} .network .box {{ fill: #262d33; stroke: #66727c; }}
 .network .box.layer {{ fill: #173548; stroke: #56b4e9; }} .network .box.copy {{ fill: #4a2a12; stroke: #e69f00; }}
+.network .box.changed {{ fill: #0f3a2d; stroke: #2fc79a; }}
 }}
 """
 
@@ -47,7 +49,7 @@ _STYLE = f"""
 class Step:
     """A box of the picture.
 
-    kind   layer, compute, copy or end: an input or a result
+    kind   layer, changed: a layer that another form replaces or is, compute, copy, or end: an input or a result
     title  what it is; `more` follows in the same box, its type last
     bytes  of a copy
     """
@@ -73,8 +75,8 @@ class Network:
     edges: dict[tuple[int, int], None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, program: Program, copies: Sequence[tuple[Term, Any]]) -> Network:
-        """Builds the network of a program and its copies, which the target counts."""
+    def of(cls, program: Program, copies: Sequence[tuple[Term, Any]] = (), changed: Collection[str] = ()) -> Network:
+        """Builds the network of a program, with the copies that the target counts, and names of changed layers."""
         network, made = cls(), dict[Term, list[int]]()
         constant = program.info.constant
         copied: dict[Term, list[Any]] = {}
@@ -101,7 +103,7 @@ class Network:
                 ]
             made[term] = under
             if not _moves(term):
-                made[term] = [network._add(_step(program, term, names.get(term)), under)]
+                made[term] = [network._add(_step(program, term, names.get(term), changed), under)]
         for name, term in _results(program):
             network._add(Step("end", name, [], _type(term.type)), made[term])
         network._join()
@@ -131,11 +133,11 @@ class Network:
             a = into.get(own[0], own[0])
             first, second = self.steps[a], self.steps[b]
             kinds = ("compute", "layer") if many else ("compute",)
-            if first.kind in ("layer", "compute") and second.kind in kinds:
+            if first.kind in ("layer", "changed", "compute") and second.kind in kinds:
                 into[b] = a
                 first.more += [second.title, *second.more]
                 first.type = second.type
-                first.kind = "layer" if "layer" in (first.kind, second.kind) else first.kind
+                first.kind = "layer" if (first.kind, second.kind) == ("compute", "layer") else first.kind
         self.edges = dict.fromkeys((into.get(a, a), into.get(b, b)) for a, b in self.edges if into.get(b) is None)
         self.steps = {n: step for n, step in self.steps.items() if n not in into}
 
@@ -155,7 +157,36 @@ def layout_picture(result: Result) -> str:
         raise BadInput(f"{target.name} counts no copies: a network is drawn for {wanted}")
     before, after = target.copies(result.original), target.copies(result.program)
     pictures = [("as written", Network.of(result.original, before)), ("chosen", Network.of(result.program, after))]
-    return network_picture(f"{result.original.name} on {target.name}", pictures)
+    return network_picture(f"{result.original.name} on {target.name}", pictures, _OF_COPIES)
+
+
+_OF_COPIES = (
+    "blue: a layer   grey: computed between layers   dashed, orange: a copy, which only puts data elsewhere",
+    "Bytes of a copy are read once and written once. Weights, and what is only an address, are not drawn.",
+)
+
+
+def algebra_picture(result: Result) -> str:
+    """Draws a network before and after the algebra between its layers, with every change marked, as an SVG file's text.
+
+    Raises BadInput if the network is too large.
+    """
+    taken = [one for one in result.report.algebra if one.taken]
+    before = {name for one in taken for name in one.products}
+    written, found = result.original, result.prepared
+    after = {name for name in found.layers if any(name.startswith(one.region) for one in taken)}
+    said = [f"{one.region}: {one.given:,.0f} -> {one.cost:,.0f}; {'; '.join(one.equations)}" for one in taken]
+    legend = [
+        *(said or ["The algebra between layers changed nothing."]),
+        "green: layers that another form replaces, and that form   blue: other layers   grey: computed between layers",
+    ]
+    pictures = [("as written", Network.of(written, (), before)), ("computed", Network.of(found, (), after))]
+    return network_picture(f"{written.name} on {result.target.name}", pictures, legend)
+
+
+def is_drawn(program: Program) -> bool:
+    """True if a picture has room for the network."""
+    return len(Network.of(program).steps) <= MOST
 
 
 def require_svg(path: str) -> None:
@@ -164,16 +195,14 @@ def require_svg(path: str) -> None:
         raise BadInput(f"a picture of a network is written as .svg, got {path}")
 
 
-def network_picture(title: str, networks: Sequence[tuple[str, Network]]) -> str:
-    """Draws networks side by side as the text of an SVG file. Raises BadInput if one is too large."""
+def network_picture(title: str, networks: Sequence[tuple[str, Network]], legend: Sequence[str]) -> str:
+    """Draws networks side by side, with a legend below, as the text of an SVG file. Raises BadInput if one is too
+    large.
+    """
     for which, network in networks:
         if len(network.steps) > MOST:
             raise BadInput(f"a picture has at most {MOST} steps, and {title}, {which}, has {len(network.steps):,}")
     drawn = [_Column(which, network) for which, network in networks]
-    legend = [
-        "blue: a layer   grey: computed between layers   dashed, orange: a copy, which only puts data elsewhere",
-        "Bytes of a copy are read once and written once. Weights, and what is only an address, are not drawn.",
-    ]
     room = sum(c.width + 2 * _MARGIN for c in drawn)
     legend = [line for said in legend for line in textwrap.wrap(said, max(int(room / _CHARACTER) - 6, _NARROW))]
     wide = max(room, max(map(len, (title, *legend))) * _CHARACTER + 2 * _MARGIN)
@@ -181,7 +210,7 @@ def network_picture(title: str, networks: Sequence[tuple[str, Network]]) -> str:
     high = top + max((c.layout.height for c in drawn), default=0) + 2 * _MARGIN + _LINE * len(legend)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="network" viewBox="0 0 {wide:.0f} {high:.0f}" '
-        f'width="{wide:.0f}" height="{high:.0f}" role="img" aria-label={quoteattr(_printable("layouts of " + title))}>',
+        f'width="{wide:.0f}" height="{high:.0f}" role="img" aria-label={quoteattr(_printable("network of " + title))}>',
         f"<style>{_STYLE}</style>",
         '<marker id="network-tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
         'markerUnits="userSpaceOnUse" orient="auto"><path class="tip" d="M0 0.5L8 4L0 7.5z"/></marker>',
@@ -205,9 +234,10 @@ class _Column:
 
     def __init__(self, which: str, network: Network) -> None:
         self.which, self.network = which, network
-        copies = network.copies
+        copies, changed = network.copies, sum(step.kind == "changed" for step in network.steps.values())
         moved = sum(step.bytes for step in copies)
         self.said = f"{len(copies)} cop{'y' if len(copies) == 1 else 'ies'}, {moved:,} bytes" if copies else "no copies"
+        self.said = f"{changed} changed layers" if changed else self.said
         self.sizes = {n: _size(step) for n, step in network.steps.items()}
         begins = [a for a, _ in network.edges]
         seen: dict[int, int] = {}
@@ -258,13 +288,14 @@ def _computed(program: Program) -> dict[Term, str]:
     return names
 
 
-def _step(program: Program, term: Term, name: str | None) -> Step:
+def _step(program: Program, term: Term, name: str | None, changed: Collection[str]) -> Step:
     tensor = term.attributes[0] if term.operator.name == "access-tensor" else None
     if isinstance(tensor, Tensor):
         return Step("end", tensor.name, [], _type(term.type))
     if name is not None:
         label = program.labels.get(name, "")
-        return Step("layer", f"{name}: {label}" if label else name, [], _type(term.type))
+        kind = "changed" if name in changed else "layer"
+        return Step(kind, f"{name}: {label}" if label else name, [], _type(term.type))
     said = term.attributes[0] if term.operator.name == "compute" else term.operator.name
     return Step("compute", str(said), [], _type(term.type))
 

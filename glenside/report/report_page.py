@@ -17,6 +17,7 @@ from glenside.report.document import (
     Facts,
     Grid,
     Page,
+    Picture,
     Points,
     Rules,
     Section,
@@ -27,6 +28,7 @@ from glenside.report.document import (
     fits,
 )
 from glenside.report.egraph_view import EGraphView
+from glenside.report.network_picture import algebra_picture, is_drawn
 from glenside.report.report import CHOSEN, Choice, LayerRow, Report
 from glenside.report.text import Column, Table, amount, report_html, sentences, tables_of, times
 from glenside.report.tile import Tile, baseline_tiles, instructions, tiles_of
@@ -54,6 +56,7 @@ def result_document(
     sections = [
         Section("The answer", [Words(others)]),
         Section("Layers" if layers.known else "Copies", [*_tables(report, compare), *_bars(report), *_copies(report)]),
+        *([Section("Algebra between layers", _algebra(result))] if report.algebra else []),
         Section("Memory over time", _memory(result)),
         *more,
         Section("How it was checked", [Facts([("whole program", report.checked), ("how", how)])]),
@@ -62,6 +65,23 @@ def result_document(
     ]
     pages = [layers.page(row) for row in report.layers] if layers.known else []
     return Document(title, lead, sections, pages, report_html(report), view.record if drawn else None)
+
+
+def _algebra(result: Result) -> list[Block]:
+    """Returns a table of the forms between layers that were priced, and the network before and after."""
+    found = result.report.algebra
+    columns = [
+        Column("computed", [one.region for one in found], words=True),
+        Column("in place of", [", ".join(one.products) for one in found], words=True, folds=True),
+        Column("as written", [f"{one.given:,.0f}" for one in found]),
+        Column("cost", [f"{one.cost:,.0f}" for one in found]),
+        Column("times", [f"{one.given / one.cost:.2f}" if one.cost else "" for one in found]),
+        Column("taken", ["yes" if one.taken else "no" for one in found], words=True),
+        Column("equations", ["; ".join(one.equations) for one in found], words=True, folds=True),
+    ]
+    table = Grid("forms that were priced", Table(columns))
+    changed = any(one.taken for one in found) and is_drawn(result.original)
+    return [table, Picture(algebra_picture(result))] if changed else [table]
 
 
 def _asked(result: Result) -> Iterator[tuple[str, str]]:

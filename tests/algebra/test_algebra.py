@@ -22,6 +22,8 @@ from glenside.algebra.search import cheapest_algebra
 from glenside.check import check
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build, postorder
+from glenside.report.document import Grid, Picture
+from glenside.report.report_page import result_document
 from glenside.targets.base import Roofline
 
 PRICES = Roofline(50.0, 0.01, 0.08)
@@ -292,3 +294,26 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "Algebra: matmul1+matmul2: " in capsys.readouterr().out
     assert run("tensorize", path, "--array", "16x16", "--no-cache", "--exact-order") == 0
     assert "Algebra: " not in capsys.readouterr().out
+
+
+def test_the_page_draws_the_network_before_and_after() -> None:
+    result = gl.optimize(two_convolutions().seeded_constants(0), "systolic-array:8x8")
+    document = result_document(result)
+    (section,) = [one for one in document.sections if one.title == "Algebra between layers"]
+    table, picture = section.blocks
+    assert isinstance(table, Grid)
+    assert isinstance(picture, Picture)
+    assert [row[:2] for row in table.table.rows()] == [("conv1+conv2", "conv1, conv2")]
+    assert picture.svg.count('class="box changed"') == 3
+    kept = gl.optimize(two_convolutions().seeded_constants(0), "systolic-array:8x8", exact_order=True)
+    assert all(one.title != "Algebra between layers" for one in result_document(kept).sections)
+
+
+def test_a_cached_answer_keeps_its_algebra(tmp_path: Path) -> None:
+    cache, program = gl.Cache(tmp_path / "answers"), two_convolutions().seeded_constants(0)
+    first, second = (gl.optimize(program, "systolic-array:8x8", cache=cache) for _ in range(2))
+    assert second.report.cached
+    assert not first.report.cached
+    assert second.report.algebra == first.report.algebra
+    assert str(second.program) == str(first.program)
+    assert second.report.checked == "exact"

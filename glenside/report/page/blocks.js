@@ -24,6 +24,13 @@ const KINDS = {
   curves: (block) => curves(block),
   tiles: ({ tiles }, { cells }) => element("div", "tiles", ...tiles.map((/** @type {any} */ tile) => tilePicture(tile, cells[tile.cells]))),
   rules: ({ rules }) => element("div", "rules", ...rules.map(rule)),
+  picture: ({ svg }) => {
+    const drawn = document.createElement("img"); // its own styles apply there, and nowhere else
+    drawn.src = `data:image/svg+xml,${encodeURIComponent(svg)}`;
+    drawn.alt = "The network before and after.";
+    drawn.style.maxWidth = "100%";
+    return element("div", "picture", drawn);
+  },
   code: ({ text }) => element("pre", "", text),
   egraph: ({ start }, context) => {
     const open = element("button", "", "Open the e-graph here");
