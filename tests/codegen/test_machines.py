@@ -53,6 +53,13 @@ def test_whatever_is_possible_computes_the_same(tmp_path: Path, numbers: dict[st
     assert np.allclose(gl.compile(program, "none", machine=path)(value), want, 1e-4, 1e-5)
 
 
+def test_kinds_of_work_of_earlier_versions_are_ignored(tmp_path: Path) -> None:
+    text = 'like = "generic"\n[nanoseconds]\nfar = 2\n'
+    later, earlier = (machine_of(str(_file(tmp_path, text + more))) for more in ("", "fetched = 1\n"))
+    assert later is not None
+    assert earlier == later
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

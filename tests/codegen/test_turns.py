@@ -95,6 +95,12 @@ def test_rows_in_other_pages_are_asked_for() -> None:
     assert asked[0].place.constant == 2 * coefficient(asked[0].place, first.axis)  # with the window's second element
 
 
+@pytest.mark.parametrize("l1", [3648, 3647])
+def test_constants_of_rows_are_packed_if_they_exceed_the_cache(l1: int) -> None:
+    loops = lower(_phases(19, 24, 160, 2), replace(MACHINES["avx512"], l1=l1))
+    assert {packing.source.bytes for packing in loops.packings} == ({3648} if l1 < 3648 else set())
+
+
 def test_parts_along_one_axis_take_no_turns() -> None:
     """There is none along which vectors of them lie."""
     text = "(access (access-concatenate (access (access-tensor x) 1) (access (access-tensor y) 1) 0) 0)"

@@ -13,7 +13,6 @@ from math import prod
 from types import MappingProxyType
 
 from glenside.codegen.cost.cache_traffic import Cache, Reach, traffic
-from glenside.codegen.cost.coherence_traffic import Holders
 from glenside.codegen.loop_ir.affine_analysis import coefficient, loads_in
 from glenside.codegen.loop_ir.bf16_split_matmul import cycles, product_of
 from glenside.codegen.loop_ir.intrinsics import DOT_2, MAX_INTERLEAVE
@@ -145,15 +144,11 @@ def works(loops: Loops, machine: Machine, threads: int = 1) -> list[Work]:
 
     With several threads, the work is summed as if each thread did as much as the slowest.
     """
-    bodies = [Like.of(nest.body) for nest in loops.nests]
-    counted = [_counted(body, machine) for body in bodies]
+    counted = [_counted(Like.of(nest.body), machine) for nest in loops.nests]
     stored = [(nest.buffer, own.reach) for nest, own in zip(loops.nests, counted, strict=True)]
     plan = arena(loops)
     second = _second_cache(machine, plan.places).warm(stored)
     found = [_work(nest, own, second, threads) for nest, own in zip(loops.nests, counted, strict=True)]
-    if threads > 1:
-        holders = Holders(plan, threads, machine.l2).warm(bodies)
-        found = [replace(own, fetched=holders.fetched(body)) for body, own in zip(bodies, found, strict=True)]
     packed = {packing.source for packing in loops.packings}
     if not machine.l3 or sum(b.bytes for b in loops.buffers if b not in packed) <= machine.l3 // 2:
         return found

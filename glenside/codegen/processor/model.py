@@ -176,6 +176,8 @@ _BOUNDS = {
 _PRICES, _SHARED, _PEAK = "nanoseconds", "threads", "peak"
 _MOST_PEAK = 1e6
 _MOST_THREADS = 1024
+_FORMER = ("fetched",)
+"""Kinds of work of earlier versions, which a file may still name: they are ignored."""
 _TABLES = (_PRICES, _SHARED, "fit", "machine")
 """Tables of a machine file: unit costs, and further records of the calibration."""
 
@@ -238,6 +240,7 @@ def _priced(base: Work, given: Any, path: str) -> Work:
     """Reads the cost of each kind of work from a table, with `base` as default. Raises BadInput."""
     if not isinstance(given, dict):
         raise BadInput(f"{path}: {_PRICES} is a table of numbers, got {given!r}")
+    given = {name: value for name, value in given.items() if name not in _FORMER}
     for name, value in given.items():
         if name not in NAMES:
             raise BadInput(f"{path}: unknown key {name} of {_PRICES}; the keys are {', '.join(NAMES)}")

@@ -24,7 +24,6 @@ class Work:
     weights    bytes of constants from beyond L2
     memory     bytes of non-constant buffers from beyond the last-level cache
     memory_weights  bytes of constants from beyond the last-level cache
-    fetched    bytes from another thread's cache
     nests      number of nests
     """
 
@@ -40,7 +39,6 @@ class Work:
     weights: float = 0
     memory: float = 0
     memory_weights: float = 0
-    fetched: float = 0
     nests: float = 0
 
     def amounts(self) -> tuple[float, ...]:
@@ -75,7 +73,7 @@ def sum_of(works: Iterable[tuple[Work, float]]) -> Work:
 
 
 NAMES = tuple(field.name for field in fields(Work))
-_WAITING = ("near", "far", "weights", "memory", "memory_weights", "fetched")
+_WAITING = ("near", "far", "weights", "memory", "memory_weights")
 _PARTS = tuple(1 if name in _WAITING else 2 if name == "nests" else 0 for name in NAMES)
 """The part of `Work.parts` to which each kind of work belongs."""
 

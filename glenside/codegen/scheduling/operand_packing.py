@@ -60,19 +60,20 @@ def packed_for_rows(
 ) -> Iterator[Load]:
     """Yields the operands that are packed in the order of tiles of rows.
 
-    Constants: if their rows are strided. Others: if contiguous along rows, with a stride of at least a cache line
-    along the last reduction axis, larger than L1 and at most L2. Each step of such an operand reads parts of other
-    lines, which map to few cache sets of L1 and evict each other.
+    Constants: if their rows are strided and they are larger than L1. Others: if contiguous along rows, with a stride of
+    at least a cache line along the last reduction axis, larger than L1 and at most L2. Each step of such an operand
+    reads parts of other lines, which map to few cache sets of L1 and evict each other.
 
     panels  number of panels that read the rows
     """
     for load in loads if inner else ():
         along, constant = coefficient(load.place, rows), load.buffer.role is Role.CONSTANT
         below = along == 1 and abs(coefficient(load.place, inner[-1])) >= in_line(load.dtype)
-        near = not machine.l1 < load.buffer.bytes <= machine.l2
+        large = load.buffer.bytes > machine.l1
         others = [axis.size for axis in block.axes if axis != columns and not coefficient(load.place, axis)]
         often = panels * prod(others) >= _LEAST_PANELS and not coefficient(load.place, columns)
-        if (constant and along > 1) or (below and often and not (constant or near or load.picked)):
+        fits = large and load.buffer.bytes <= machine.l2
+        if (constant and large and along > 1) or (below and often and fits and not (constant or load.picked)):
             yield load
 
 
