@@ -65,6 +65,7 @@ def _module(path: Path) -> str:
     return f"glenside.{name}" if name.split(".")[0] in LINKED else name
 
 
+@cache
 def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
@@ -138,6 +139,7 @@ def _circles(graph: nx.DiGraph) -> list[set[str]]:
     return [circle for circle in nx.strongly_connected_components(graph) if len(circle) > 1]
 
 
+@cache
 def _import_graph(in_functions: bool) -> nx.DiGraph:
     """Returns module -> the modules that it imports at run time, inside functions too if these count."""
     modules = {_module(path): path for path in FILES}

@@ -287,7 +287,8 @@ RECIPES: dict[str, Recipe] = {
 """Name of an operator -> the function that draws its nodes."""
 
 
-_VERSIONS = range(7, 23)
+_VERSIONS, _LATE = range(7, 23), range(14, 23)
+"""Versions of ONNX, and those that have all operators."""
 _LEFT_OUT = 0.4
 """The share of nodes without some of their attributes."""
 _ALONE = 8
@@ -301,7 +302,7 @@ def drawn_model(pick: random.Random, turn: Turn | None = None) -> str:
     turn  the number of the model, so that a run draws all operators evenly; by default drawn
     """
     alone, turn = (turn or Turn(pick.randrange(1 << 16), pick.randrange(1 << 10))).halved()
-    d = Draft(pick, pick.choice(_VERSIONS))
+    d = Draft(pick, pick.choice(_VERSIONS if pick.random() < 0.4 else _LATE))
     rank = pick.choice((1, 2, 2, 3, 4, 4))
     dtype = pick.choice(("float32", "float32", "float64", "int32", "int64", "int8", "uint8")) if alone else "float32"
     x = d.spec(d.input([pick.choice((1, 2, 3, 4, 5, 7)) for _ in range(rank)], dtype))
