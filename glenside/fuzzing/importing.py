@@ -50,7 +50,7 @@ def imported(visit: Visit) -> None:
     found = _reference_results(visit, proto, model.opset, {**values, **absent})
     if found is not None and not visit.expected.orders_nans:
         visit.expected.compare("beside another runtime", found, _ATTRIBUTES)
-    then = visit.pick.choice((None, None, None, compiled, optimized, exported))
+    then = visit.pick.choice((*(None,) * 7, compiled, optimized, exported))
     if then is not None:
         inner = replace(visit, program=visit.program)
         then(inner)

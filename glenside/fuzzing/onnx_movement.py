@@ -101,7 +101,7 @@ def expand(d: Draft, x: Value) -> list[str]:
 def gather(d: Draft, x: Value) -> list[str]:
     """Gathers elements at indices, from the end too."""
     axis = d.pick.randrange(len(x[2]))
-    dims = d.pick.choice(((), (2,), (3,), (2, 2)))
+    dims = d.pick.choice(((), (), (2,), (3,), (2, 2)))
     indices = d.indices(x[2][axis], dims, d.model.opset >= 11)
     return d.node("Gather", [x[0], indices], axis=axis - len(x[2]) if d.pick.random() < 0.2 else axis)
 

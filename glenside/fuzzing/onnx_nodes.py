@@ -94,7 +94,7 @@ class Draft:
         return self.pick.randint(-rank, rank - 1)
 
     def indices(self, size: int, dims: Sequence[int], negative: bool = True) -> str:
-        low = -size if negative and self.pick.random() < 0.3 else 0
+        low = -size if negative and self.pick.random() < 0.6 else 0
         values = [self.pick.randint(low, size - 1) for _ in range(prod(dims))]
         return self.numbers(values, self.pick.choice(("int64", "int32")), dims)
 

@@ -162,6 +162,13 @@ def _prelu(d: Draft, x: Value) -> list[str]:
     return d.node("PRelu", [x[0], d.weight(x[2][d.pick.randint(0, len(x[2])) :] or (1,), x[1])])
 
 
+def _pow(d: Draft, x: Value) -> list[str]:
+    if "int" not in x[1]:
+        return binary("Pow")(d, x)
+    exponents = d.numbers([d.pick.randint(0, 3) for _ in range(x[2][-1])], x[1], x[2][-1:])  # others round large powers
+    return d.node("Pow", [x[0], exponents])
+
+
 def _mod(d: Draft, x: Value) -> list[str]:
     whole = d.pick.random() < 0.5
     x = d.cast(x, "int32" if whole else "float32")
@@ -223,7 +230,7 @@ _ALPHAS = (0.5, 0.25, 1.0)
 RECIPES: dict[str, Recipe] = {
     **{op: unary(op) for op in f"{_FLOAT} {_ROUNDING}".split()},
     **{f"Reduce{kind}": reduction(f"Reduce{kind}") for kind in _REDUCTIONS.split()},
-    **{op: binary(op) for op in ("Add", "Sub", "Mul", "Div", "Pow")},
+    **{op: binary(op) for op in ("Add", "Sub", "Mul", "Div")},
     **{op: variadic(op) for op in ("Sum", "Mean", "Max", "Min")},
     **{op: _compare(op) for op in ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")},
     **{op: _logical(op) for op in ("And", "Or", "Xor", "Not")},
@@ -277,6 +284,7 @@ RECIPES: dict[str, Recipe] = {
     "Trilu": _trilu,
     "Resize": _resize,
     "PRelu": _prelu,
+    "Pow": _pow,
     "Mod": _mod,
     "Einsum": _einsum,
     "EyeLike": _eye,

@@ -20,8 +20,10 @@ from glenside.rewrites import RULES, Example, Rule
 
 _TOGETHER = 5
 """Rules whose examples are in one program."""
-_OTHER_COMPUTES = 0.5
+_OTHER_COMPUTES = 0.6
 """The share of programs in which compute types are replaced by others of their category."""
+_VARIANTS = 4
+"""Variants of examples of one rule that are in one program, if nothing is demanded."""
 _FAMILY = 0.5
 """The share of programs of one rule with which its whole family runs."""
 
@@ -33,19 +35,24 @@ def varied(pick: random.Random, turn: Turn) -> str:
     """
     ((done, rule),) = turn.rounds(list(RULES.values()))
     example = rule.examples[done % len(rule.examples)]
+    examples = [example] if example.demands else [example, *pick.choices(rule.examples, k=_VARIANTS - 1)]
+    found = [term for each in examples if (term := _variant(pick, each)) is not None]
+    if not found:
+        return ""
+    program = Program(found[0]) if len(found) == 1 else joined(found)
+    rules = [own for own in RULES.values() if own.family == rule.family] if pick.random() < _FAMILY else [rule]
+    return _named(rules) + _demanded(example) + print_program(program)
+
+
+def _variant(pick: random.Random, example: Example) -> Term | None:
     draw = Generator(pick)
     try:
         found = draw.instance(example)
         if found is not None and pick.random() < _OTHER_COMPUTES:
             found = other_computes(pick, found)
-        if found is not None:
-            found = draw.apart(found)
+        return None if found is None else draw.apart(found)
     except GlensideError:
-        return ""
-    if found is None:
-        return ""
-    rules = [own for own in RULES.values() if own.family == rule.family] if pick.random() < _FAMILY else [rule]
-    return _named(rules) + _demanded(example) + print_program(Program(found))
+        return None
 
 
 def composed(pick: random.Random, turn: Turn) -> str:
@@ -74,7 +81,7 @@ def other_computes(pick: random.Random, term: Term) -> Term | None:
     """Returns the term with compute types replaced by others of their category; None if the types do not allow it."""
 
     def change(own: Term, children: tuple[Term, ...]) -> Term | None:
-        if own.operator is not compute or pick.random() < 0.5:
+        if own.operator is not compute or pick.random() < 0.2:
             return None
         kind, _ = compute_of(own)
         if kind.category is Category.CONTRACTION:

@@ -115,9 +115,11 @@ def folded(visit: Visit) -> None:
 def ruled(visit: Visit) -> None:
     """Applies all or some rules in a drawn order, and compares every e-node of every class."""
     late, pick = of_families([LATE]), visit.pick
-    every = late if pick.random() < 0.1 else tuple(rule for rule in RULES.values() if rule not in late)
+    named = _comment(visit.case.text, ONLY).split()
+    of_late = any(rule.name in named for rule in late) if named else pick.random() < 0.1
+    every = late if of_late else tuple(rule for rule in RULES.values() if rule not in late)
     rules = pick.sample(every, len(every) if pick.random() < 0.7 else max(1, len(every) // 2))
-    if named := _comment(visit.case.text, ONLY).split():
+    if named:
         some = pick.sample(every, min(pick.choice(_OTHER_RULES), len(every)))
         rules = [rule for rule in every if rule.analysis or rule.name in named or rule in some]
         pick.shuffle(rules)
