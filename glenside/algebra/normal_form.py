@@ -54,12 +54,14 @@ class NormalForm:
 
     axes   the indices of the axes of the term
     inner  the expanded terms, the root first
+    leaves the terms below that are not expanded
     """
 
     term: Term
     axes: tuple[Axis, ...]
     monomials: tuple[Monomial, ...]
     inner: tuple[Term, ...]
+    leaves: tuple[Term, ...]
 
     @property
     def indices(self) -> Axis:
@@ -89,6 +91,7 @@ class _Expansion:
     expands  False for terms that stay operands
     result   the axes of the term itself
     inner    the expanded terms
+    leaves   the terms below that are not expanded
     splits   index -> the indices that it was split into
     rows     source -> its row operator, for windows, paddings and slices
     """
@@ -96,6 +99,7 @@ class _Expansion:
     expands: Callable[[Term], bool]
     result: tuple[Axis, ...] = ()
     inner: list[Term] = field(default_factory=list)
+    leaves: list[Term] = field(default_factory=list)
     splits: dict[Index, Axis] = field(default_factory=dict)
     rows: dict[Index, RowOperator] = field(default_factory=dict)
     depth: int = 0
@@ -145,12 +149,13 @@ class _Expansion:
 
     def pull(self, term: Term, axes: Sequence[Axis]) -> list[Monomial]:
         """Returns the monomials of a term whose axes have these indices."""
-        before = len(self.inner)
+        before, leaves = len(self.inner), len(self.leaves)
         self.depth += 1
         try:
             return self._expanded(term, tuple(axes))
         except _Opaque:
-            del self.inner[before:]
+            del self.inner[before:], self.leaves[leaves:]
+            self.leaves.append(term)
             return [_operand(term, axes)]
         finally:
             self.depth -= 1
@@ -208,6 +213,7 @@ class _Expansion:
             row = Affine(own[0], ((inner, 1),), start, (0, own[0].size))
             self.rows[own[0]] = row  # an index that is cut here is not split elsewhere
             of_part = (*axes[:axis], (inner,), *axes[axis + 1 :])
+            self.leaves += _flat(x, axis) if plain else ()
             part = [_operand(x, of_part)] if plain else self.pull(x, of_part)
             found += [replace(one, rows=(*one.rows, row)) for one in part]
             start += size
@@ -222,7 +228,7 @@ class _Expansion:
         """
         parts: list[tuple[Term, bool]] = []
         for x in _flat(term, axis):
-            apart = replace(self, inner=[], splits=dict(self.splits), rows=dict(self.rows))
+            apart = replace(self, inner=[], leaves=[], splits=dict(self.splits), rows=dict(self.rows))
             pulled = apart.pull(x, (*axes[:axis], (Index(x.access.dims[axis]),), *axes[axis + 1 :]))
             plain = len(pulled) == 1 and any(own.term is x for own in pulled[0].operands)
             if plain and parts and parts[-1][1]:
@@ -236,6 +242,7 @@ class _Expansion:
     def _gathered(self, term: Term, axes: tuple[Axis, ...]) -> list[Monomial]:
         (x, indices), (axis,) = term.children, term.attributes
         assert isinstance(axis, int)
+        self.leaves.append(indices)
         source, beyond = Index(x.access.dims[axis]), axis + indices.access.rank
         row = Selected(source, split_at(indices, 0), axes[axis:beyond])
         return self._with_rows(x, (*axes[:axis], (source,), *axes[beyond:]), [row])
@@ -372,7 +379,7 @@ class _Expansion:
 
     def _reciprocal(self, term: Term, axes: tuple[Axis, ...]) -> Monomial:
         """Returns the reciprocal of one operand, which is computed where it has fewest elements."""
-        apart = _Expansion(lambda _: False, splits=self.splits, rows=self.rows)
+        apart = _Expansion(lambda _: False, leaves=self.leaves, splits=self.splits, rows=self.rows)
         (one,) = apart.pull(term, axes)
         if one.rows:
             raise _Opaque
@@ -449,7 +456,8 @@ def normal_form(term: Term, expands: Callable[[Term], bool], first: Term | None 
         return None
     if any(isinstance(row, Affine) and row.groups() is None for one in monomials for row in one.rows):
         return None
-    return NormalForm(term, tuple(tuple(work.resolved(axis)) for axis in axes), monomials, tuple(work.inner))
+    resolved = tuple(tuple(work.resolved(axis)) for axis in axes)
+    return NormalForm(term, resolved, monomials, tuple(work.inner), tuple(dict.fromkeys(work.leaves)))
 
 
 def _is_of(term: Term, dtype: str | None) -> bool:

@@ -16,7 +16,7 @@ from glenside.algebra.normal_form import MOVEMENT, NormalForm, normal_form
 from glenside.builder.layout import split_at
 from glenside.ir.operator import OperatorKind
 from glenside.ir.program import Program, is_product
-from glenside.ir.term import Term, build, postorder, rebuild, rebuild_all
+from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.ir.types import Tensor
 from glenside.targets.base import ProductPrices
 
@@ -108,6 +108,7 @@ class _Search:
         uses = _uses(self.program)
         factoring = Factoring(self.is_constant, self.prices)
         done: set[Term] = set()
+        refused: dict[str, list[Candidate]] = {}
         for term in reversed(self.program.info.order):
             if term in done or term.operator.name != "compute" or self.is_constant(term):
                 continue
@@ -116,17 +117,26 @@ class _Search:
             if form is None or not any(map(is_product, form.inner)):
                 continue
             done.update(form.inner)
+            names = self._layers(each for each in form.inner if is_product(each)) or (str(term.attributes[0]),)
+            text = str(self._costs.alone(root, form.leaves))
+            if text in refused:  # an equal region
+                self.candidates += (replace(one, region=_label(names), products=names) for one in refused[text])
+                continue
             found = factoring.best(form)
-            if found is None:
-                continue
+            terms = () if found is None else tuple(postorder(found.term, without={*form.leaves}))
+            before = len(self.candidates)
             given = _given(form, self.is_constant, self.prices)
-            if term in postorder(found.term):  # as it is written, in other words
-                continue
-            products = [each for each in form.inner if is_product(each)]
-            made = [each for each in postorder(found.term, without={*_leaves(form)}) if is_product(each)]
-            names = self._layers(products) or (str(term.attributes[0]),)
-            if self._accepts(root, found.term, _leaves(form), (given, found.cost), names, found.equations):
+            if (
+                found is None
+                or term in terms
+                or not self._accepts(  # a term in terms is written as it was
+                    root, found.term, form.leaves, (given, found.cost), names, found.equations
+                )
+            ):
+                refused[text] = self.candidates[before:]
+            else:
                 self.forms[root] = found.term
+                made = [each for each in terms if is_product(each)]
                 self._name(_label(names), [each for each in made if not self.is_constant(each)])
                 self._name(f"{_label(names)}-weights", [each for each in made if self.is_constant(each)])
         self.candidates.reverse()
@@ -204,33 +214,22 @@ class _Costs:
         both = [self._cost(root, operands) for root in (given, other)]
         return None if None in both else (both[0] or 0.0, both[1] or 0.0)
 
-    def _cost(self, root: Term, leaves: Sequence[Term]) -> float | None:
+    def alone(self, root: Term, leaves: Sequence[Term]) -> Program:
+        """Returns a term as a program of its own, whose inputs and constants are the leaves, named by number."""
         inputs: dict[Term, Term] = {}
         for number, leaf in enumerate(leaves):
-            if not leaf.children:
-                continue
             own = leaf.access
             tensor = Tensor(f"operand-{number}", own.dims, own.dtype, self.constant(leaf))
             inputs[leaf] = split_at(build("access-tensor", tensor), own.split)
-        alone = Program(rebuild(root, lambda term, _: inputs.get(term)))
+        (own_root,) = rebuild_all([root], lambda *_: None, inputs)
+        return Program(own_root)
+
+    def _cost(self, root: Term, leaves: Sequence[Term]) -> float | None:
+        alone = self.alone(root, leaves)
         text = str(alone)
         if text not in self.known:
             self.known[text] = self.predicted(alone)
         return self.known[text]
-
-
-def _leaves(form: NormalForm) -> list[Term]:
-    """Returns the operands of a region that occur in it as it is written."""
-    written = set(postorder(form.term))
-    found: dict[Term, None] = {}
-    stack = [one.term for monomial in form.monomials for one in monomial.operands]
-    while stack:
-        term = stack.pop()
-        if term in written:
-            found[term] = None
-        else:
-            stack += term.children
-    return list(found)
 
 
 def _uses(program: Program) -> Mapping[Term, int]:
