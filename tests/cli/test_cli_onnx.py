@@ -347,7 +347,7 @@ def test_any_name_is_shown_whole(tmp_path: Path, capsys: pytest.CaptureFixture[s
     onnx.save(model, tmp_path / "names.onnx")
     report, plot = tmp_path / "r.json", tmp_path / "c.png"
     for _ in range(2):  # the second answer is from the cache
-        assert run("tensorize", tmp_path / "names.onnx", *ARRAY, "--explain", "--json", report) == 0
+        assert run("tensorize", tmp_path / "names.onnx", *ARRAY, "--exact-order", "--explain", "--json", report) == 0
         printed = capsys.readouterr().out
         assert [row["name"] for row in json.loads(report.read_text())["layers"]] == names
     lines = [line.split()[0] for line in printed.splitlines() if line.strip()]

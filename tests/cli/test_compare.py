@@ -156,7 +156,7 @@ def test_equal_layers_are_one_row_unless_all_are_asked_for(tmp_path: Path, capsy
     gl.save(b.finish(b.linear(x, b.constant("last", (3, 8)), name="last")), tmp_path / "deep.glenside")
     totals = []
     for flags, rows in ((), 2), (("--all",), 6):
-        asked = ("--array", "4x4", "--no-check", "--json", tmp_path / "r.json", *flags)
+        asked = ("--array", "4x4", "--exact-order", "--no-check", "--json", tmp_path / "r.json", *flags)
         assert run("tensorize", tmp_path / "deep.glenside", *asked) == 0
         printed = capsys.readouterr().out
         lines = printed.splitlines()
