@@ -27,7 +27,14 @@ _REFERENCE = 13
 """The oldest version of ONNX that its reference computes: of some operators it has the current meaning only."""
 
 
-@door("import", r"batch_axis and time_axis require", form="model", weight=3, needs=("onnx",))
+@door(
+    "import",
+    r"batch_axis and time_axis require",
+    r"requires numbers, got .* bool",
+    form="model",
+    weight=3,
+    needs=("onnx",),
+)
 def imported(visit: Visit) -> None:
     """Imports a random ONNX model, compares with onnxruntime or ONNX's reference, and optimizes, compiles or exports
     it.
