@@ -28,6 +28,7 @@ STOREYS = (
     ("glenside.egraph",),
     ("glenside.targets.base",),
     ("glenside.rewrites",),
+    ("glenside.proofs",),
     ("glenside.builder",),
     ("glenside.models",),
     ("glenside.analysis",),

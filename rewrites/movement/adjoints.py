@@ -233,9 +233,10 @@ def what_is_not_added_up_goes_inside(a: V, b: V, x: V, out: V, t: V, s: V, sums:
     """form(overlap-add(a), x) = overlap-add(form(a, x)), on an axis x along which nothing is added up.
 
     Sound because such an axis only enumerates sums: the same is computed for each of its indices. Windows of zeros add
-    up to zeros.
+    up to zeros. Windows that are concatenated have one size.
     """
     lo, hi, before, after, n = variables("lo hi before after n")
+    da, db, window_a, window_b = variables("da db ka kb")
 
     def forms(z: V) -> tuple[V, ...]:
         return op.slice(z, x, lo, hi), padded(z, x, after, before), op.flip(z, x), op.dilate(z, x, n)
@@ -249,7 +250,8 @@ def what_is_not_added_up_goes_inside(a: V, b: V, x: V, out: V, t: V, s: V, sums:
         rewrite(
             op.concatenate(sums, op.overlap_add(b, out, t), x),
             op.overlap_add(op.concatenate(a, b, x), out, t),
-            left_alone,
+            *(left_alone, da == dims(a), db == dims(b)),
+            *(window_a == da.drop(s), window_b == db.drop(s), window_a == window_b),
         ),
     )
 

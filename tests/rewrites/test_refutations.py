@@ -110,6 +110,12 @@ UNSOUND = {
         "(access (compute elementwise-add (access-pair (full (shape 2 2 3) 7 float32) (access-tensor x))) 1)",
         {"x": (2, 2, 3)},
     ),
+    "overlap-added windows of two sizes, as windows of one": (
+        "(access-concatenate (access-overlap-add (access (access-tensor x) 2) (shape 3) (shape 4))"
+        " (access-overlap-add (access (access-tensor y) 2) (shape 3) (shape 4)) 0)",
+        "(access-overlap-add (access (access-tensor z) 2) (shape 3) (shape 4))",
+        {"x": (2, 1, 3), "y": (2, 1, 1), "z": (4, 1, 3)},
+    ),
     "a pad of what was empty, where the rest is of another size": (
         _FROM_EMPTY.format("zero-padding 0 1 2"),
         "(access-pad (access (access-tensor x) 2) zero-padding 0 1 2)",

@@ -52,6 +52,7 @@ def ops(name: OperatorName = None, as_json: Json = False) -> None:
 def rules(name: RuleName = None, as_json: Json = False) -> None:
     """List the rewrite rules, by family, or show one: its equation, clauses, reason and an example."""
     from glenside.ir.names import suggestion
+    from glenside.proofs.status import summary
     from glenside.report.rule_page import rule_page
     from glenside.rewrites import RULES
 
@@ -62,7 +63,9 @@ def rules(name: RuleName = None, as_json: Json = False) -> None:
         print(json.dumps(asdict(page), indent=2) if as_json else page)
         return
     by_family = sorted(RULES.values(), key=lambda r: (r.family, r.name))
-    _listing([{"name": r.name, "family": r.family, "about": r.equation} for r in by_family], as_json)
+    _listing(
+        [{"name": r.name, "family": r.family, "proofs": summary(r), "about": r.equation} for r in by_family], as_json
+    )
 
 
 def targets(as_json: Json = False) -> None:
