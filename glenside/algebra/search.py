@@ -175,6 +175,8 @@ class _Search:
         return tuple(name for name in self.program.layers if name in known)
 
     def _name(self, label: str, made: Sequence[Term]) -> None:
+        while label in {*self.named, *self.program.layers}:
+            label += "'"
         self.named |= {label if len(made) == 1 else f"{label}-{n}": each for n, each in enumerate(made, 1)}
 
     def _result(self) -> Algebra:
@@ -198,7 +200,9 @@ def _label(products: Sequence[str]) -> str:
     """Returns a name for what is computed in place of these products; no layer of the given program has it."""
     if len(products) == 1:
         return f"{products[0]}-rewritten"
-    return f"{products[0]}+{products[-1]}" if len(products) == 2 else f"{products[0]}+..+{products[-1]}"
+    first, last = products[0].partition("+")[0], products[-1].rpartition("+")[2]  # of what is already such a name
+    merged = "-merged" if "+" in products[0] + products[-1] else ""
+    return f"{first}+{last}{merged}" if len(products) == 2 else f"{first}+..+{last}{merged}"
 
 
 @dataclass
