@@ -111,9 +111,9 @@ def _concluded(progress: _Progress, lemmas: Sequence[str]) -> Status:
 
 
 def _dtypes(clause: Clause) -> Sequence[str]:
-    """Returns the dtypes of operands: those that the clause names, or else one of each kind."""
-    named = {n.value for n in clause.nodes if isinstance(n, Literal) and n.value in DTYPE_RECORDS}
-    return sorted(map(str, named)) or DTYPES
+    """Returns the dtypes of operands: one of each kind, and those that the clause names."""
+    named = {str(n.value) for n in clause.nodes if isinstance(n, Literal) and n.value in DTYPE_RECORDS}
+    return [*DTYPES, *sorted(named.difference(DTYPES))]
 
 
 def _prove_cases(clause: Clause, way: Variant, effort: Effort, dtype: str, max_rank: int, progress: _Progress) -> None:

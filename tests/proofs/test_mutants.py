@@ -18,6 +18,7 @@ from glenside.proofs.access_patterns import Case, Choices, Impossible, NotExpres
 from glenside.proofs.assumptions import Effort, OutOfTime
 from glenside.proofs.clause_cases import equations
 from glenside.proofs.counterexamples import counterexample
+from glenside.proofs.inlined_relations import variants
 from glenside.proofs.prove_rule import Verdict, _matched, prove_clause
 from glenside.rewrites import RULES
 
@@ -74,13 +75,14 @@ def _all_mutants(seed: int) -> list[tuple[str, Clause]]:
 def _is_wrong(clause: Clause, seed: int, seconds: float = 4) -> bool:
     """True if programs of some cases differ, by evaluation alone."""
     rng = random.Random(seed)
+    facts = variants(clause.facts)[0].facts
     effort, choices, more = Effort(seconds), Choices(), True
     try:
         while more:
             effort.check()
             case = Case(choices, effort, "float32", 2)
             try:
-                found = _matched(clause.facts, case)
+                found = _matched(facts, case)
                 pairs = equations(clause)
                 found.bind_all(part for pair in pairs for part in pair)
                 if any(counterexample(clause, pair, found, case.known, rng, 3) is not None for pair in pairs):
