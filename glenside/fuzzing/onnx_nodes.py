@@ -14,6 +14,10 @@ Value = tuple[str, str, tuple[int, ...]]
 Recipe = Callable[["Draft", Value], list[str]]
 
 
+_STRUCTURAL = ("group", "num_groups", "batch_axis", "time_axis", "kernel_shape", "equation", "size", "num_heads")
+"""Attributes without whose value operands do not fit."""
+
+
 class Draft:
     """A model to which nodes are added; an invalid node is removed again."""
 
@@ -52,7 +56,8 @@ class Draft:
     def node(self, op: str, ins: Sequence[str], outs: int = 1, domain: str = "", **attributes: Any) -> list[str]:
         """Adds a node, in some models without some of its attributes, and returns its outputs."""
         if self.leaves_out and not domain:
-            attributes = {name: value for name, value in attributes.items() if self.pick.random() < 0.5}
+            kept = {name: name in _STRUCTURAL or self.pick.random() < 0.5 for name in attributes}
+            attributes = {name: value for name, value in attributes.items() if kept[name]}
         names = [self.name("t") for _ in range(outs)]
         self.model.nodes.append((op, domain, list(ins), names, attributes))
         return names

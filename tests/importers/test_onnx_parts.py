@@ -115,7 +115,7 @@ def test_a_value_of_an_input_takes_one_branch(rate: Any, width: int) -> None:
 def test_branches_that_both_stay_are_said_to_be_counted() -> None:
     alike = rates()
     alike.graph.initializer[1].CopyFrom(onnx.numpy_helper.from_array(np.ones((4, 3), np.float32), "slow"))
-    result = gl.optimize(program_of_model(alike), ARRAY)
+    result = gl.optimize(program_of_model(alike), ARRAY, exact_order=True)
     assert len(result.report.layers) == 2
     assert any('both branches are computed and counted; values={"sr": ..}' in r for r in result.report.remarks)
     assert 'values={"sr": ..} makes it known' in refusal(rates())

@@ -177,7 +177,7 @@ def test_steps_of_the_host_that_are_none_are_a_sentence(program: NpuProgram, tmp
         ({"meaning": 1}, "not texts"),
         ({"operands": {"c": {"address": 0, "shape": [1], "dtype": "int4"}}}, "dtype of float16"),
         ({"operands": {"c": {"address": len(dram), "shape": [1], "dtype": "int8"}}}, "behind"),
-        ({"more": 1}, "not a meaning"),
+        ({"more": 1}, "require exactly: meaning"),
     ):
         with pytest.raises(BadInput, match=said):
             host_of({**header(program)["host"], **changed}, len(dram))

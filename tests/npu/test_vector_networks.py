@@ -173,7 +173,7 @@ def test_functions_of_bytes_in_rtl(machine: Machine) -> None:
 
 
 def test_an_item_longer_than_the_accumulators_is_refused() -> None:
-    with pytest.raises(BadInput, match="a layer-norm of 20 numbers takes as many rows of half of the accumulators"):
+    with pytest.raises(BadInput, match="a layer-norm of 20 numbers needs as many rows of half of the accumulators"):
         _made(_block(3, 20, 1, 4), MACHINES[0], "random")
 
 

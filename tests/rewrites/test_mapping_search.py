@@ -71,7 +71,7 @@ def test_never_worse_than_brute_force_and_exact_many(flow: str, program: Program
 
 
 def hold_to_brute_force(flow: str, program: Program, rows: int, columns: int) -> None:
-    result = gl.optimize(program, gl.SystolicArray(rows, columns, dataflow=flow))
+    result = gl.optimize(program, gl.SystolicArray(rows, columns, dataflow=flow), exact_order=True)
     (row,) = result.report.layers
     (layer,) = oracle.layers_of(program).values()
     assert row.checked == "exact", row

@@ -80,7 +80,7 @@ BAD_OPTIONS = {
     "npu:64x64,bandwidth": "the option bandwidth of npu is written bandwidth=VALUE: whole bytes",
     "npu:64x64,bandwidth=0": "bandwidth of an npu is an integer from 1 to 1,024, got 0",
     "npu:64x64,bandwidth=3": "a power of two",
-    "npu:64x64,bandwidth=16,bandwidth=32": "bandwidth of npu stands twice",
+    "npu:64x64,bandwidth=16,bandwidth=32": "bandwidth of npu is given twice",
     "npu:64x64,scratchpad=256kg": "the option scratchpad of npu is a size such as '256 KB'",
     "npu:64x64,weights=1KB": "holds a tile of 64 rows of 64 bytes, 4,096 bytes, and has 1,024: 3,072 are missing",
     "npu:64x64,scratchpad=4KB,weights=4KB": "and has 0 bytes for them: 128 are missing",
