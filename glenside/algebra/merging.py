@@ -70,7 +70,7 @@ def mergings(program: Program, constant: Callable[[Term], bool], prices: Product
     """Yields mergings that cost less by prices; no product is in two of them."""
     order = program.info.order
     products = [_shared(term) for term in order if is_contraction(term) and not constant(term)]
-    below = _below(program, [one.term for one in products])
+    dependencies = _Dependencies(program, products)
     merged: set[Term] = set()
     for rows in (True, False):
         sharing: dict[object, list[SharedProduct]] = {}
@@ -79,12 +79,13 @@ def mergings(program: Program, constant: Callable[[Term], bool], prices: Product
                 key = (one.b if rows else one.a, one.shared, one.a.access.item, one.a.access.shape.take(one.shared))
                 sharing.setdefault(key, []).append(one)
         for alike in sharing.values():
-            chosen = _independent([one for one in alike if one.term not in merged], below)
-            chosen = [one for one in chosen if not rows or _is_stored(one.a)]
+            able = [one for one in alike if one.term not in merged and (not rows or _is_stored(one.a))]
+            chosen = dependencies.independent(able)
             if len(chosen) > 1:
                 found = _merged(chosen, rows, constant, prices)
                 if found.cost < found.given:
                     merged.update(found.products)
+                    dependencies.merge(chosen)
                     yield found
 
 
@@ -101,27 +102,39 @@ def _shared(term: Term) -> SharedProduct:
     return SharedProduct(term, a, b, shared)
 
 
-def _below(program: Program, products: Sequence[Term]) -> dict[Term, int]:
-    """Returns for each term the products that it depends on, as bits."""
-    bits = {term: 1 << number for number, term in enumerate(products)}
-    found: dict[Term, int] = {}
-    for term in program.info.order:
-        found[term] = bits.get(term, 0)
-        for child in term.children:
-            found[term] |= found[child]
-    return found
+class _Dependencies:
+    """The products that each product depends on, as bits; merged products depend on what any of them depends on."""
 
+    def __init__(self, program: Program, products: Sequence[SharedProduct]) -> None:
+        self.bits = {one.term: 1 << number for number, one in enumerate(products)}
+        found: dict[Term, int] = {}
+        for term in program.info.order:
+            found[term] = self.bits.get(term, 0)
+            for child in term.children:
+                found[term] |= found[child]
+        self.below = {one.term: found[one.a] | found[one.b] for one in products}
 
-def _independent(products: Sequence[SharedProduct], below: dict[Term, int]) -> list[SharedProduct]:
-    """Returns products none of which depends on another: each that does not depend on those before it."""
-    found: list[SharedProduct] = []
-    taken = 0
-    for one in products:
-        own = below[one.term]
-        if not own & taken:
-            found.append(one)
-            taken |= own & ~(below[one.a] | below[one.b])  # its own bit
-    return found
+    def independent(self, products: Sequence[SharedProduct]) -> list[SharedProduct]:
+        """Returns products none of which depends on another: each that agrees with those before it."""
+        found: list[SharedProduct] = []
+        taken = needed = 0
+        for one in products:
+            own = self.bits[one.term]
+            if not self.below[one.term] & taken and not own & needed:
+                found.append(one)
+                taken |= own
+                needed |= self.below[one.term]
+        return found
+
+    def merge(self, products: Sequence[SharedProduct]) -> None:
+        """Makes all that depends on one of these products depend on all of them: no later merging is circular."""
+        together = needed = 0
+        for one in products:
+            together |= self.bits[one.term]
+            needed |= self.below[one.term]
+        for term, below in self.below.items():
+            if (below | self.bits[term]) & together:
+                self.below[term] |= needed | (together if below & together else 0)
 
 
 def _is_stored(term: Term) -> bool:

@@ -317,3 +317,15 @@ def test_a_cached_answer_keeps_its_algebra(tmp_path: Path) -> None:
     assert second.report.algebra == first.report.algebra
     assert str(second.program) == str(first.program)
     assert second.report.checked == "exact"
+
+
+def test_mergings_do_not_depend_on_each_other() -> None:
+    """x W and y W may be merged, and so may x V and y V, but not both where each of them reads the other's result."""
+    b = gl.Builder("crossed")
+    w, v = b.constant("w", (64, 64)), b.constant("v", (64, 64))
+    one = b.matmul(b.relu(b.matmul(b.input("x", (1, 64)), w)), v)
+    other = b.matmul(b.relu(b.matmul(b.input("y", (1, 64)), v)), w)
+    program = b.finish(build("construct-tuple", b.relu(one), b.relu(other))).seeded_constants(0)
+    found = cheapest_algebra(program, PRICES)
+    assert [candidate.taken for candidate in found.candidates] == [True]
+    assert check(program, found.program, layers=False).result == "exact"
