@@ -108,7 +108,7 @@ def renamed(row: RowOperator, names: Mapping[Index, Index]) -> RowOperator:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Where two row operators of one source agree: index = factor x other + shift; without `other`, index = shift."""
+    """An equation between two indices, index = factor x other + shift; without `other`, index = shift."""
 
     index: Index
     other: Index | None

@@ -39,7 +39,7 @@ class ClauseCase:
         self.values: dict[str, Any] = {}
         self.leaves: dict[str, Access] = {}
         self.forgotten: set[str] = set()
-        """What the facts that were not used read: without them more is proven, and nothing is refuted."""
+        """The variables of unused facts: a proof without these facts holds, a refutation does not."""
         nodes = [n for f in facts for n in _walk(f)]
         self._literals = {n.value for n in nodes if isinstance(n, Literal) and isinstance(n.value, str)}
         self._forms, self._facts = _forms(facts)

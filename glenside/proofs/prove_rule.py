@@ -31,7 +31,7 @@ _TRIES = 8  # concrete programs for each case that is not proven
 
 
 class Verdict(Enum):
-    """What is known of a clause."""
+    """The result of proving a clause."""
 
     PROVEN = "proven"
     REFUTED = "refuted"

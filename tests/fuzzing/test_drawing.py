@@ -1,4 +1,4 @@
-"""What the fuzzer draws: every combination in its turn, and values at which results change."""
+"""Tests what the fuzzer draws: all combinations in turn, and boundary values."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Drawn:
         return self.g.quantized(x, self.scale, low + int(self.g.draw.integers(40, 200)), self.dtype)
 
     def after(self, count: int) -> float:
-        """Returns a scale for sums of so many products with the bytes so far."""
+        """Returns the scale of a sum of products of bytes."""
         return float(self.scale * 0.4 * np.sqrt(count) * self.g.draw.uniform(0.8, 1.3))
 
     def pads(self, most: int) -> list[int]:
