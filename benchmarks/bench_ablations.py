@@ -16,8 +16,7 @@ they bought: prefetching unpacked rows of the next tile (ResNet-50 1.8 %; produc
 12 % longer with it); prefetching operands that are added after a product (ResNet-50 1.5 %); a longer distance of
 prefetches where one tile reads an operand (nothing measurable; 64 x 2048 x 512 took 10 % longer with it); predicting
 transfers between the caches of threads (no choice changed in six networks on two threads; with costs measured on a
-Xeon it was 2.5 % of the predicted time of MobileNetV1, at most 0.5 % of others). Keeping the counts of equal nests for
-predictions bought 1 % of the processor time of `compile`.
+Xeon it was 2.5 % of the predicted time of MobileNetV1, at most 0.5 % of others).
 
 Shared machines are noisy: compare within a row.
 """

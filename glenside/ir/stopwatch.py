@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,14 +15,15 @@ OTHERS = "others"
 class Stopwatch:
     """Seconds per stage, without the stages nested in it; `others` is the time outside of all stages."""
 
-    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    seconds: dict[str, float] = field(default_factory=dict)
     _stages: list[str] = field(default_factory=lambda: [OTHERS])
     _since: float = field(default_factory=time.perf_counter)
 
     def turn(self) -> None:
         """Adds the seconds since the last call to the running stage."""
         now = time.perf_counter()
-        self.seconds[self._stages[-1]] += now - self._since
+        stage = self._stages[-1]
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._since
         self._since = now
 
     def enter(self, name: str) -> None:
@@ -45,9 +45,9 @@ _WATCH: ContextVar[Stopwatch | None] = ContextVar("watch", default=None)
 
 
 @contextmanager
-def watched() -> Iterator[Stopwatch]:
-    """Times the stages of a block, in this thread."""
-    watch = Stopwatch()
+def watched(seconds: dict[str, float] | None = None) -> Iterator[Stopwatch]:
+    """Times the stages of a block, in this thread, and adds to the given seconds of each stage, if any."""
+    watch = Stopwatch() if seconds is None else Stopwatch(seconds)
     token = _WATCH.set(watch)
     try:
         yield watch

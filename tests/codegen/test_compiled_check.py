@@ -226,10 +226,10 @@ def test_levels_that_are_wrong(monkeypatch: pytest.MonkeyPatch, factor: float) -
     right = (1000 / 3).hex()
     x = gl.Builder("p").input("x", (1 << 20,))
 
-    def changed(source: Source, machine: Machine | None) -> Loaded:
+    def changed(source: Source, machine: Machine | None, *verify: Callable[[], None]) -> Loaded:
         nests = tuple(text.replace(right, (float.fromhex(right) * factor).hex()) for text in source.nests)
         assert nests != source.nests
-        return loaded(replace(source, nests=nests), machine)
+        return loaded(replace(source, nests=nests), machine, *verify)
 
     monkeypatch.setattr(compiled_function, "loaded", changed)
     report = gl.compile(Program(_levels(x, "int16")), "none").check()
@@ -269,10 +269,10 @@ def test_rounding_that_is_wrong(monkeypatch: pytest.MonkeyPatch, old: str) -> No
     def off(line: str) -> str:
         return line.replace(old, new) if " = " in line and "inline" not in line else line
 
-    def changed(source: Source, machine: Machine | None) -> Loaded:
+    def changed(source: Source, machine: Machine | None, *verify: Callable[[], None]) -> Loaded:
         texts = [tuple("\n".join(map(off, t.splitlines())) for t in part) for part in (source.helpers, source.nests)]
         assert texts != [source.helpers, source.nests]
-        return loaded(replace(source, helpers=texts[0], nests=texts[1]), machine)
+        return loaded(replace(source, helpers=texts[0], nests=texts[1]), machine, *verify)
 
     monkeypatch.setattr(compiled_function, "loaded", changed)
     report = gl.compile(Program(y), "none").check()

@@ -5,7 +5,7 @@ indices.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -28,7 +28,7 @@ from glenside.codegen.loop_ir.ir import Loops, Nest
 from glenside.codegen.pipeline import Pass, lower
 from glenside.codegen.processor.find_compiler import compiler
 from glenside.codegen.processor.model import MACHINES, Machine, is_here, machine_of
-from glenside.codegen.runtime import compiled_function
+from glenside.codegen.runtime import compile_and_load, compiled_function
 from glenside.codegen.runtime.compile_and_load import Loaded, loaded
 from glenside.codegen.verify.verifier import Unverified, verified_passes
 from glenside.codegen.verify.verify_loops import Checker
@@ -162,6 +162,18 @@ def test_wrong_loops_are_not_compiled() -> None:
     assert caught.value.status == 1
 
 
+@needs_compiler
+@pytest.mark.usefixtures("wrong_lowering")
+def test_wrong_loops_are_neither_loaded_nor_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The C compiler runs meanwhile, and what it makes is dropped."""
+    kept: list[str] = []
+    monkeypatch.setattr(compile_and_load, "keep", lambda key, _: kept.append(key))
+    monkeypatch.setattr(compile_and_load, "_opened", lambda _: pytest.fail("it was loaded"))
+    with pytest.raises(Unverified):
+        gl.compile(_convolution(), machine="plain")
+    assert not kept
+
+
 @pytest.mark.usefixtures("wrong_lowering")
 def test_wrong_loops_are_not_written(tmp_path: Path) -> None:
     gl.save(_convolution(), tmp_path / "net.onnx")
@@ -175,10 +187,10 @@ def test_wrong_loops_are_not_written(tmp_path: Path) -> None:
 def other_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """C of a program has a function that is a little off."""
 
-    def changed(source: Source, machine: Machine | None) -> Loaded:
+    def changed(source: Source, machine: Machine | None, *verify: Callable[[], None]) -> Loaded:
         nests = tuple(text.replace("exp", "1.001f * exp") if "exp_f" in text else text for text in source.nests)
         assert nests != source.nests
-        return loaded(replace(source, nests=nests), machine)
+        return loaded(replace(source, nests=nests), machine, *verify)
 
     monkeypatch.setattr(compiled_function, "loaded", changed)
 

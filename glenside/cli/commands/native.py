@@ -216,6 +216,7 @@ class _Made:
         self.loops, self.nests = None, {}
         with observed(observe):
             made = keeping(found.programs, machine, found.most_bytes, self.without)
+            made.verify()
         if self.after is not None and self.loops is None:
             raise BadInput(f"the pass {self.after} did not run: it was left out, or this program does not need it")
         return made

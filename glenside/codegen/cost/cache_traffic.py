@@ -50,6 +50,14 @@ class Reach:
         near = sum(touched.beyond(machine.l1).values())
         return cls(near, tuple(touched.beyond(machine.l2 * share) for share in _SHARES), touched.footprint)
 
+    def over(self, names: Mapping[Buffer, Buffer]) -> Reach:
+        """Returns the reach of a structurally equal nest over other buffers."""
+        behind, whole = (
+            [{names[buffer]: n for buffer, n in own.items()} for own in every]
+            for every in (self.behind, [self.footprint])
+        )
+        return Reach(self.near, tuple(behind), *whole)
+
 
 def traffic(reach: Reach, stored: Buffer, cache: Cache) -> Work:
     """Returns the bytes that a nest reads from L2 and from beyond it; updates the state of `cache`.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import prod
 from types import MappingProxyType
 
@@ -36,6 +37,7 @@ from glenside.codegen.loop_ir.ir import (
     When,
     is_parallel,
 )
+from glenside.codegen.loop_ir.structural_hash import Like
 from glenside.codegen.memory.buffer_arena import LINE, arena
 from glenside.codegen.processor.model import Machine
 from glenside.codegen.processor.work_record import Work, sum_of
@@ -63,7 +65,7 @@ def is_shared(nest: Nest) -> bool:
 def predicted_time_alone(nests: Sequence[Nest], machine: Machine) -> float:
     """Returns the predicted nanoseconds of consecutive nests with cold caches: machine threads x slowest thread."""
     cache = _second_cache(machine)
-    works = (_work(nest, _counted(nest.body, machine), cache, machine.threads) for nest in nests)
+    works = (_work(nest, _counted(Like.of(nest.body), machine), cache, machine.threads) for nest in nests)
     return sum(work.priced(machine.nanoseconds) for work in works)
 
 
@@ -78,7 +80,7 @@ class EitherWay:
 
 def either_way(nest: Nest, machine: Machine, threads: int) -> EitherWay:
     """Predicts a nest's time on one thread and on `threads` threads, if it reads its whole footprint from beyond L2."""
-    counted = _counted(nest.body, machine)
+    counted = _counted(Like.of(nest.body), machine)
     bytes_of = {"far": 0.0, "weights": 0.0}
     for buffer, n in counted.reach.footprint.items():
         bytes_of["weights" if buffer.role is Role.CONSTANT else "far"] += n
@@ -95,9 +97,17 @@ class _Counted:
     reach: Reach
 
 
-def _counted(body: Sequence[Statement], machine: Machine) -> _Counted:
-    """Returns the counts of a nest."""
-    return _Counted(tuple(_issued([statement], machine) for statement in body), Reach.of(body, machine))
+def _counted(own: Like, machine: Machine) -> _Counted:
+    """Returns the counts of a nest, memoized by structure: a search lowers a program again for each layer variant."""
+    known, like = _known(own, machine)
+    return known if like.buffers == own.buffers else replace(known, reach=known.reach.over(like.names(own)))
+
+
+@lru_cache(maxsize=2048)
+def _known(like: Like, machine: Machine) -> tuple[_Counted, Like]:
+    """Returns the cached counts of a structurally equal nest, and that nest."""
+    issued = tuple(_issued([statement], machine) for statement in like.body)
+    return _Counted(issued, Reach.of(like.body, machine)), like
 
 
 def _second_cache(machine: Machine, places: Mapping[Buffer, int] = MappingProxyType({})) -> Cache:
@@ -134,7 +144,7 @@ def works(loops: Loops, machine: Machine, threads: int = 1) -> list[Work]:
 
     With several threads, the work is summed as if each thread did as much as the slowest.
     """
-    counted = [_counted(nest.body, machine) for nest in loops.nests]
+    counted = [_counted(Like.of(nest.body), machine) for nest in loops.nests]
     stored = [(nest.buffer, own.reach) for nest, own in zip(loops.nests, counted, strict=True)]
     plan = arena(loops)
     second = _second_cache(machine, plan.places).warm(stored)

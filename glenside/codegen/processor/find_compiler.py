@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -54,13 +54,19 @@ class Compiler:
     def __str__(self) -> str:
         return shlex.join(self.command)
 
-    def run(self, tasks: Sequence[Sequence[str | Path]], folder: Path, seconds: float | None = None) -> None:
+    def run(
+        self,
+        tasks: Sequence[Sequence[str | Path]],
+        folder: Path,
+        seconds: float | None = None,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> None:
         """Runs the compiler for all tasks at the same time; its caches and temporary files go to `folder`.
 
-        Raises BadInput with the first error, and TakesTooLong after `seconds`.
+        Calls `meanwhile` once they run. Raises BadInput with the first error, and TakesTooLong after `seconds`.
         """
         own = {"ZIG_LOCAL_CACHE_DIR": str(folder), "TMPDIR": str(folder)}
-        for done in completed([[*self.command, *map(str, words)] for words in tasks], own, seconds):
+        for done in completed([[*self.command, *map(str, words)] for words in tasks], own, seconds, meanwhile):
             if done.returncode:
                 raise BadInput(f"{self} cannot compile the generated C: {_said(done)}")
 
@@ -111,9 +117,14 @@ def _asked(command: tuple[str, ...], *file: object) -> Compiler:
 
 
 def completed(
-    commands: Sequence[Sequence[str]], environment: dict[str, str], seconds: float | None = None
+    commands: Sequence[Sequence[str]],
+    environment: dict[str, str],
+    seconds: float | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> list[subprocess.CompletedProcess[str]]:
-    """Runs commands at the same time; an exception, Ctrl-C too, kills them and their child processes.
+    """Runs commands at the same time, and calls `meanwhile` once they run.
+
+    An exception, Ctrl-C too, kills them and their child processes.
 
     Raises BadInput if a command does not start, TakesTooLong if one takes more than `seconds`.
     """
@@ -124,6 +135,7 @@ def completed(
         for command in commands:
             with undisturbed(then=True):  # every started process is in the list
                 begun.append(_begun(command, environment))
+        meanwhile()
         for command, process in zip(commands, begun, strict=True):
             out, errors = process.communicate(timeout=seconds)
             done.append(subprocess.CompletedProcess(command, process.returncode, out, errors))

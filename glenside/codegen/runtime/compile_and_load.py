@@ -7,6 +7,7 @@ import hashlib
 import os
 import platform
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -69,14 +70,20 @@ class Loaded:
     kept: bool
 
 
-def loaded(source: Source, machine: Machine | None, *, runs_once: bool = False) -> Loaded:
-    """Returns the shared object of a program, cached or compiled. Raises BadInput: no compiler, or its errors."""
+def loaded(
+    source: Source, machine: Machine | None, verify: Callable[[], None] = lambda: None, *, runs_once: bool = False
+) -> Loaded:
+    """Returns the shared object of a program, cached or compiled. Raises BadInput: no compiler, or its errors.
+
+    verify  is called before the object is loaded or stored, while the compiler runs; what it raises ends the compiler
+    """
     by = known_compiler()
     options = (*flags(machine, by.kind), *(_RUN_ONCE_FLAGS if runs_once else ()))
     parts = [str(source), *options, by.identity, *computer()]
     key = hashlib.sha256("".join(f"{len(part)}:{part}" for part in parts).encode()).hexdigest()
     kept = find(key)
     if kept is not None:
+        verify()
         try:
             with tempfile.TemporaryDirectory() as name:  # a copy, as the cached file may change
                 copy = Path(name) / "program.so"
@@ -86,7 +93,7 @@ def loaded(source: Source, machine: Machine | None, *, runs_once: bool = False) 
             pass
     try:
         with tempfile.TemporaryDirectory() as name:
-            made = _made(source, by, options, Path(name))
+            made = _made(source, by, options, Path(name), verify)
             try:
                 found = _opened(made)
             except OSError as error:
@@ -105,7 +112,7 @@ def _opened(path: Path) -> ctypes.CDLL:
     return found
 
 
-def _made(source: Source, by: Compiler, options: tuple[str, ...], folder: Path) -> Path:
+def _made(source: Source, by: Compiler, options: tuple[str, ...], folder: Path, meanwhile: Callable[[], None]) -> Path:
     """Compiles a shared object, with at most as many processes as there are processors."""
     units = source.units(max(1, min(processors(), len(str(source)) // _UNIT)))
     made = folder / "program.so"
@@ -115,9 +122,10 @@ def _made(source: Source, by: Compiler, options: tuple[str, ...], folder: Path) 
     for path, text in zip(given, units, strict=True):
         path.write_text(text, encoding="utf-8")
     if len(units) > 1:
-        by.run([[*how, "-c", path, "-o", path.with_suffix(".o")] for path in given], folder)
+        by.run([[*how, "-c", path, "-o", path.with_suffix(".o")] for path in given], folder, meanwhile=meanwhile)
         given = [path.with_suffix(".o") for path in given]
-    by.run([[*how, "-shared", *given, "-o", made, *LIBRARIES]], folder)
+    link: list[list[str | Path]] = [[*how, "-shared", *given, "-o", made, *LIBRARIES]]
+    by.run(link, folder, meanwhile=meanwhile if len(units) == 1 else lambda: None)
     return made
 
 

@@ -29,6 +29,7 @@ from glenside.codegen.runtime.arguments import address_of, given_array, is_plain
 from glenside.codegen.runtime.compile_and_load import loaded
 from glenside.codegen.runtime.compile_report import CompileReport
 from glenside.codegen.scheduling.constant_packing import Memory, packed_constants
+from glenside.codegen.translation_validation.validate import Validation
 from glenside.codegen.verify.verifier import verify
 from glenside.gradients.training import state_of
 from glenside.ir.bounds import whole
@@ -53,10 +54,13 @@ class Lowered:
     most      memory budget in bytes, or None
     schedule  the rematerialization that meets the budget, if one is needed; or the given one
     without   names of passes to skip
+    verified  False: `verify` is called later, before the loops run or are written to a file
     seconds   stage -> seconds (see `pipeline`)
 
     Raises BadInput: a black box, a constant without a value; Unverified: a mistake in lowering.
     """
+
+    validation: Validation | None = None
 
     def __init__(
         self,
@@ -65,14 +69,27 @@ class Lowered:
         most: float | None = None,
         schedule: Schedule | None = None,
         without: Collection[str] = (),
+        *,
+        verified: bool = True,
     ) -> None:
         self.machine, self.type = machine, program.term.type
         missing = [name for name in program.constants_declared if name not in program.constants]
         if missing:
             raise BadInput(f"to compile a program requires values of its constants, got none of {', '.join(missing)}")
-        with watched() as watch:
+        self.seconds: dict[str, float] = {}
+        with watched(self.seconds):
             self._lower(program, most, schedule, without)
-        self.seconds = dict(watch.seconds)
+        if verified:
+            self.verify()
+        with watched(self.seconds), stage("emit-c"):
+            self.written = source(self.loops)
+            self.source = str(self.written)
+
+    def verify(self) -> None:
+        """Verifies the loops and the packed constants, once. Raises Unverified."""
+        if self.validation is None:
+            with watched(self.seconds), stage("verify"):
+                self.validation = verify(self.loops, self.arena, self.program, self.constants)
 
     def _lower(self, program: Program, most: float | None, schedule: Schedule | None, without: Collection[str]) -> None:
         with stage("prepare-constants"):
@@ -94,11 +111,6 @@ class Lowered:
             observe("rematerialize", lambda: self.loops)
             with stage("plan-memory"):
                 self.arena = arena(self.loops)
-        with stage("verify"):
-            self.validation = verify(self.loops, self.arena, program, self.constants)
-        with stage("emit-c"):
-            self.written = source(self.loops)
-            self.source = str(self.written)
 
     def _packed(self, program: Program) -> dict[Buffer, Array]:
         """Returns the constants in the order in which the loops read them."""
@@ -125,19 +137,19 @@ def budget_words(memory: int, most: float) -> str:
 def keeping(
     programs: Sequence[Program], machine: Machine | None, most: float | None, without: Collection[str] = ()
 ) -> Lowered:
-    """Returns the first of equivalent programs within a memory budget of `most` bytes.
+    """Returns the first of equivalent programs within a memory budget of `most` bytes, not yet verified.
 
     If none is, returns the one that rematerialization brings within the budget with the least work, else the smallest.
     """
     distinct = list({program.term: program for program in programs}.values())
-    found = [Lowered(distinct[0], machine, without=without)]
+    found = [Lowered(distinct[0], machine, without=without, verified=False)]
     if most is None or found[0].memory <= most:
         return found[0]
     for program in distinct[1:]:
-        found.append(Lowered(program, machine, without=without))
+        found.append(Lowered(program, machine, without=without, verified=False))
         if found[-1].memory <= most:
             return found[-1]
-    found += [Lowered(program, machine, most, without=without) for program in distinct]
+    found += [Lowered(program, machine, most, without=without, verified=False) for program in distinct]
 
     def rank(one: Lowered) -> tuple[float, float]:
         work = one.schedule.work if one.schedule is not None else inf
@@ -160,12 +172,12 @@ class Compiled:
     ) -> None:
         if machine is not None and not is_here(machine):
             raise BadInput(f"this computer has no {machine.name}; C for it comes from `glenside compile`")
-        self._lowered = program if isinstance(program, Lowered) else Lowered(program, machine, budget)
+        self._lowered = program if isinstance(program, Lowered) else Lowered(program, machine, budget, verified=False)
         self.program, self.machine = self._lowered.program, machine
         self.loops, self.source, self.arena = self._lowered.loops, self._lowered.source, self._lowered.arena
         self.inputs, self.constants = self._lowered.inputs, self._lowered.constants
         begin = perf_counter()
-        made = loaded(self._lowered.written, machine)
+        made = loaded(self._lowered.written, machine, self._lowered.verify)
         self.library = made.library
         self.report = CompileReport(
             self.program.name,

@@ -38,7 +38,12 @@ def c_name(text: str) -> str:
 
 
 def library(lowered: Sequence[Lowered], name: str) -> Library:
-    """Returns the files of a program, for one machine or several. Raises BadInput if `name` is no C name."""
+    """Returns the files of a program, for one machine or several, verified.
+
+    Raises BadInput if `name` is no C name, and Unverified.
+    """
+    for one in lowered:
+        one.verify()
     parts = _parts(lowered, c_name(name))
     return Library(texts(parts, name), b"".join(part.content for part in parts), tuple(build_lines(lowered, name)))
 

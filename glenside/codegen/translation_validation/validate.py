@@ -41,9 +41,9 @@ _SAMPLES_PER_PACKING = 256
 """Elements of each packed constant that are compared."""
 _SAMPLE_THINNING = 2
 """If all samples cost too much, one of this many is kept."""
-_MIN_SAMPLES = 2
+_MIN_SAMPLES = 1
 """Number of samples that are always validated."""
-_MAX_PRODUCTS = 1 << 18
+_MAX_PRODUCTS = 1 << 16
 """Maximum cost of more than `_MIN_SAMPLES` samples of a nest: elements times steps of sums."""
 
 
