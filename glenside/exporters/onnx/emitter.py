@@ -18,7 +18,7 @@ from glenside.ir.operand import Array
 from glenside.ir.rational import exact
 from glenside.ir.rearrangement import Rearrangement, of_transpose
 from glenside.ir.scalar import Primitive
-from glenside.ir.term import Term
+from glenside.ir.term import Term, constants_under
 from glenside.ir.types import Dims
 from glenside.semantics.native import Native
 
@@ -71,7 +71,7 @@ class Emitter(Writer[Value]):
     constants    the values of the program's constants
     versions     (domain, operator, version) of nodes that need the meaning of that version
     held         the exported value of each term
-    is_constant  True if a term depends on constants alone
+    constancy    term -> True if it depends on constants alone, for terms that were examined
     came         terms that were the results of nodes
     numbers      the number that a constant repeats everywhere, for constants that were examined
     write        exports a term and its operands
@@ -82,7 +82,7 @@ class Emitter(Writer[Value]):
     constants: Mapping[str, Array] = field(default_factory=dict)
     versions: set[tuple[str, str, int]] = field(default_factory=set)
     held: dict[Term, Held[Value]] = field(default_factory=dict)
-    is_constant: Mapping[Term, bool] = field(default_factory=dict)
+    constancy: dict[Term, bool] = field(default_factory=dict)
     came: Container[Term] = ()
     numbers: dict[Term, float | None] = field(default_factory=dict)
     write: Callable[[Term], None] = _nothing
@@ -96,6 +96,12 @@ class Emitter(Writer[Value]):
     def value_of(self, term: Term) -> Value:
         """Returns the array of a term."""
         return self.in_memory(self.held_of(term))
+
+    def is_constant(self, term: Term) -> bool:
+        """True if a term, of the program or made by an exporter, depends on constants alone."""
+        if term not in self.constancy:
+            self.constancy.update(constants_under(term))
+        return self.constancy[term]
 
     def mark(self) -> Mark:
         """Returns the current position."""

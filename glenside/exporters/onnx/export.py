@@ -84,7 +84,7 @@ def _emitted(program: Program) -> tuple[Emitter, dict[str, Value]]:
         if name not in program.constants:
             raise BadInput(f"an ONNX file requires the value of every constant, got none of {spelled_name(name)}")
     graph, constant = Graph([*program.tensors]), program.info.constant
-    emit = Emitter(graph, constants=program.constants, is_constant=constant, came=program.origins)
+    emit = Emitter(graph, constants=program.constants, constancy=dict(constant), came=program.origins)
     Writing(emit, Origins(program), _labels(program), program.labels).write(program.term)
     return emit, _outputs(emit, emit.held[program.term], program)
 

@@ -127,7 +127,7 @@ def _images(emit: Emitter, product: _Product) -> tuple[Images, list[Axis]] | Non
     axes = reading.axes
     slid = any(axis in product.loop.slides for axis in axes)
     channels = [*(axis for axis in axes if axis in groups), *(axis for axis in axes if axis in item)]
-    if not slid and (not channels or not emit.is_constant[product.b]):
+    if not slid and (not channels or not emit.is_constant(product.b)):
         return None
     if not {*groups} <= {*channels}:
         return None  # windows with weights of their own

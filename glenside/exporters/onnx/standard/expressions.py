@@ -71,7 +71,7 @@ class Expressions:
         if term.operator.name in ("full", "access-literal"):
             value = exact(str(term.attributes[-2]))
             return None if value is None else float(value)
-        if not self.emit.is_constant[term] or not 0 < term.access.size <= _MOST:
+        if not self.emit.is_constant(term) or not 0 < term.access.size <= _MOST:
             return None
         numbers = self.emit.numbers
         if term not in numbers:

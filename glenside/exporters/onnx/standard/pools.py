@@ -62,7 +62,7 @@ def _uncounted(emit: Emitter, term: Term) -> Value | None:
     is_sum = sums.operator.name == "compute" and sums.attributes[0] == "reduce-sum"
     if (
         not is_sum
-        or not emit.is_constant[counts]
+        or not emit.is_constant(counts)
         or any(True for _ in tensors(counts))
         or counts.access.dims != term.access.dims
     ):
