@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import product
+from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,6 +23,7 @@ from glenside.fuzzing.searching import LIMITS
 from glenside.gradients import gradient, value_and_gradient
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.operand import Array, arrays
+from glenside.ir.program import Program
 from glenside.ir.term import postorder
 from glenside.ir.types import AccessType, TupleType
 from glenside.npu.model import execute
@@ -32,6 +35,9 @@ from glenside.targets import CPU, NPU
 _THREADS = (1, 1, 2, 3)
 _QUICK = 0.8
 """The share of npu programs that are lowered layer by layer; others are planned for the fewest cycles."""
+_ROWS, _COLUMNS, _LARGE_ARRAY = (2, 4, 8), (2, 4, 5, 8), (16, 16)
+_TILES = 1 << 14
+"""The most tiles of weights, each of which is emitted and simulated, of a program for a small array."""
 _NOISE_LIMIT = 0.5
 """The relative noise of a quantized network above which it counts as a fault: most have about 0.01."""
 _DEEP = 0.35
@@ -118,7 +124,7 @@ def differentiated(visit: Visit) -> None:
 def instructed(visit: Visit) -> None:
     """Quantizes, makes an npu program, and runs it in the simulator, against the layers' meaning and the floats."""
     pick = visit.pick
-    target = NPU(pick.choice((2, 4, 8)), pick.choice((2, 4, 5, 8)))
+    target = NPU(*pick.choice(arrays_for(visit.program)))
     inputs = {n: visit.values[n] for n, t in visit.program.inputs.items() if t.dtype in FLOATS}
     quantized = integers(visit.valued, inputs or RANDOM, visit.seed)
     assert quantized is not None
@@ -135,6 +141,13 @@ def instructed(visit: Visit) -> None:
     for (name, found), want in zip(results(made, run.dram).items(), visit.expected.results, strict=True):
         if (noise := _noise(found, want)) > _NOISE_LIMIT:
             raise Wrong(f"on {target.name} the result {name} has a noise of {noise:.2f} relative to floats")
+
+
+def arrays_for(program: Program) -> list[tuple[int, int]]:
+    """Returns sizes of arrays on which the program has a moderate number of tiles."""
+    elements = sum(prod(tensor.dims) for tensor in program.tensors.values())
+    sizes = [size for size in product(_ROWS, _COLUMNS) if elements <= _TILES * prod(size)]
+    return sizes or [_LARGE_ARRAY]
 
 
 def _noise(found: Array, want: Array) -> float:

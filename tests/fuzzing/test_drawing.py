@@ -11,7 +11,9 @@ import pytest
 from glenside.check.expected import drawn, values_of
 from glenside.fuzzing import DOORS
 from glenside.fuzzing.applications import TOGETHER, Applications, applications
+from glenside.fuzzing.compiling import arrays_for
 from glenside.fuzzing.drawing import drawn_case
+from glenside.fuzzing.networks import Networks
 from glenside.fuzzing.oracle import Expected
 from glenside.fuzzing.rule_programs import varied
 from glenside.fuzzing.searching import ONLY, WANTS
@@ -113,3 +115,15 @@ def test_attributes_are_left_out_of_models() -> None:
     for op, name in (("Transpose", "perm"), ("Trilu", "upper"), ("ArgMax", "keepdims"), ("Gemm", "alpha")):
         assert seen[op, name, True]
         assert seen[op, name, False]
+
+
+def test_arrays_for_networks_have_few_tiles() -> None:
+    """An npu program has several instructions a tile of weights: 155,000 for three products of 512 x 512 on 2 x 4."""
+    small = 0
+    for seed in range(200):
+        program = Networks(random.Random(seed)).program()
+        elements = sum(tensor.dims.product() for tensor in program.tensors.values())
+        sizes = arrays_for(program)
+        assert sizes == [(16, 16)] or all(elements <= rows * columns << 14 for rows, columns in sizes)
+        small += (2, 2) in sizes
+    assert small > 150

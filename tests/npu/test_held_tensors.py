@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Hashable
 from dataclasses import replace
 
 import numpy as np
@@ -231,9 +232,68 @@ def test_slots_wait_for_one_that_suits() -> None:
     slots = Slots(6)
     for run in range(6):
         assert slots.take(b"%d" % run, run, 0) == (run, True)
-    assert slots.take(b"new", 6, 1, lambda slot: slot >= 2) is None  # 0 is free, and four others will be
+        slots.mark(run, run)
+    assert slots.take(b"new", 6, 1, lambda slot: slot in range(2, 6)) is None  # 0 is free, and four others will be
     assert slots.take(b"new", 6, 6, lambda slot: slot == 3) == (3, True)
     assert slots.take(b"newer", 7, 6, lambda slot: False) == (0, True)
+
+
+class _Scanned:
+    """Slots that a search visits one by one, from the least recently used one."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.held, self.until = count, dict[int, int](), dict[int, int]()
+
+    def take(self, key: int, run: int, now: int, suiting: set[int], enough: int) -> tuple[int, bool] | None:
+        slot = self.held.pop(key, None)
+        is_new = slot is None
+        if slot is None and len(self.held) < self.count:
+            slot = len(self.held)
+        elif slot is None:
+            idle = [own for own, there in self.held.items() if self.until[there] < now]
+            free = [own for own in idle if self.held[own] in suiting]
+            if not idle or (not free and run > now and len(suiting & {*self.held.values()}) >= enough):
+                return None
+            slot = self.held.pop((free or idle)[0])
+        self.held[key], self.until[slot] = slot, run if is_new else max(self.until[slot], run)
+        return slot, is_new
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 12])
+def test_slots_take_what_a_search_of_all_slots_takes(count: int) -> None:
+    pick, slots, scanned, now = random.Random(count), Slots(count), _Scanned(count), 0
+    refused = 0
+    for _ in range(2000):
+        now += pick.choice((0, 0, 1, 2))
+        key, run, kinds = (
+            pick.randrange(2 * count + 2),
+            now + pick.randrange(count + 1),
+            {*pick.sample((None, 1, 2, 3), 2)},
+        )
+        suiting = {slot for slot in range(count) if slots.kinds.get(slot) in kinds}
+        enough = pick.randint(1, 3)
+        found = slots.take(b"%d" % key, run, now, kinds.__contains__, enough)
+        assert found == scanned.take(key, run, now, suiting, enough)
+        assert [int(own) for own in slots.held] == [*scanned.held]
+        refused += found is None
+        if found is not None and (found[1] or pick.random() < 0.1):
+            slots.mark(found[0], pick.choice((None, 1, 2, 3)))
+    assert refused > 20
+
+
+def test_slots_are_found_without_a_visit_to_each() -> None:
+    """A search asks for each kind once, however many slots there are: there are 8,192 on an array of 2 rows."""
+    asked, slots = list[Hashable](), Slots(8192)
+
+    def suits(kind: Hashable) -> bool:
+        asked.append(kind)
+        return kind == 0
+
+    for run in range(20_000):
+        found = slots.take(b"%d" % run, run, run, suits, 8000)
+        assert found is not None
+        slots.mark(found[0], run % 3)
+    assert len(asked) < 8 * 20_000
 
 
 def test_cells_go_on_from_row_to_row() -> None:

@@ -6,7 +6,7 @@ as soon as there is space, in the order in which it is needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -32,7 +32,7 @@ from glenside.npu.lowering.transfer.dram_image import Image
 from glenside.npu.lowering.transfer.dram_operands import Brought
 from glenside.npu.lowering.transfer.merge_sparse_loads import Step, fetched, spread, walks
 from glenside.npu.lowering.transfer.permutation_table_transfers import Table, Transfers, batches, modulo
-from glenside.npu.lowering.transfer.sparse_weight_loads import Remains
+from glenside.npu.lowering.transfer.sparse_weight_loads import Remains, WeightZeros
 from glenside.npu.machine.model import Machine
 
 _BYTE = 0xFF
@@ -107,7 +107,7 @@ class Writer:
         self.later: Callable[[], None] | None = None
         self.before: Callable[[], None] | None = None
         self.first: Callable[[], None] | None = None
-        self.zeros: dict[int, Remains] = {}
+        self.zeros = WeightZeros(self.weights)
         self.clocks, self.transfers = Clocks(machine), Transfers(machine)
         self.cells = np.zeros(machine.rows * machine.depth, np.int16)
 
@@ -187,10 +187,9 @@ class Writer:
             beats, turn = nest.address(0, self.machine.bandwidth), modulo(nest.address(2), self.machine.rows)
             self.add(kind(nest.counts, beats, nest.address(1), slot, turn))
 
-    def suits(self, tile: Brought, slot: int) -> bool:
-        """True if a slot of weight memory has a tile's zeros; dense rows suit slots without known zeros."""
-        there = self.zeros.get(slot)
-        if tile.spread is None or there is None:
+    def suits(self, tile: Brought, there: Hashable) -> bool:
+        """True if a slot with these zeros has a tile's zeros; dense rows suit slots without known zeros."""
+        if tile.spread is None or not isinstance(there, Remains):
             return tile.spread is None and there is None
         return there.takes(tile.spread, tile.rows, tile.used, tile)
 
@@ -203,28 +202,28 @@ class Writer:
     def _bring(self, tile: Brought, slot: int) -> None:
         row, own = slot * self.machine.rows, tile.spread
         if own is None:
-            self.zeros.pop(slot, None)
+            self.zeros.forget(slot)
             self.add(Weights(tile.address, row, tile.rows))
             return
-        if not self.suits(tile, slot):
+        if not self.suits(tile, self.zeros.of(slot)):
             self._erase(tile, slot)
-        self.zeros[slot].spread(own)
+        self.zeros.spread(slot, own)
         self._spread([(tile.address + beat * self.machine.bandwidth, table) for beat, table in own.steps], row)
 
     def _erase(self, tile: Brought, slot: int) -> None:
         """Emits zeros into a slot: into all rows of a tile, or only where earlier tiles wrote values."""
-        row, there = slot * self.machine.rows, self.zeros.get(slot)
+        row, there = slot * self.machine.rows, self.zeros.of(slot)
         nothing = self.image.packed(np.zeros(self.machine.bandwidth, np.uint8))
-        again = [] if there is None else [*there.tables]
+        again = [] if there is None else [*self.zeros.tables[slot]]
         beats = sum(1 if own.key in self.tables.held else 1 + self.machine.table_beats for own in again)
         few = beats < tile.rows and len(again) <= self.machine.tables // 2
         if there is not None and tile.rows <= there.rows and few:
             self._spread([(nothing, own) for own in again], row)
-            self.zeros[slot] = Remains(there.rows, np.zeros_like(there.patterns))
+            self.zeros.erase(slot, there.rows, self.machine.columns)
             return
         every = Table(tuple((column, 0, 0) for column in range(self.machine.columns)))
         self.add(Spread((tile.rows, 1, 1), Address(nothing), Address(row, (1, 0, 0)), self.table(every)))
-        self.zeros[slot] = Remains(tile.rows, np.zeros(self.machine.columns, np.int64))
+        self.zeros.erase(slot, tile.rows, self.machine.columns)
 
     def _spread(self, steps: Sequence[tuple[int, Table]], row: int) -> None:
         """Emits sparse loads of beats, each by its permutation table, in any order, into weights from a row on."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -90,8 +90,8 @@ class Coming:
 class _Writer(Protocol):
     @property
     def clocks(self) -> Clocks: ...
-    def suits(self, tile: Brought, slot: int) -> bool:
-        """True if a slot has the zeros of a tile."""
+    def suits(self, tile: Brought, there: Hashable) -> bool:
+        """True if a slot with these zeros has the zeros of a tile."""
 
     def bring_weights(self, tile: Brought, slot: int) -> None:
         """Emits the load of a tile's weights into a slot."""

@@ -43,15 +43,14 @@ class Spreading:
     zeros: Array
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Remains:
-    """A slot of weight memory after sparse loads: its rows, the pattern of nonzeros of each column, 0 for none, (C),
-    and the tables that loaded them.
+    """The zeros of a slot of weight memory after sparse loads: its rows, and the pattern of nonzeros of each column, 0
+    for none, (C).
     """
 
     rows: int
     patterns: Array
-    tables: dict[Table, None] = field(default_factory=dict)
     _known: dict[int, tuple[object, bool]] = field(default_factory=dict, repr=False)
 
     def takes(self, spread: Spreading, rows: int, used: Array | None, whom: object) -> bool:
@@ -65,10 +64,40 @@ class Remains:
             self._known[id(whom)] = whom, found  # kept alive, so that its id is not reused
         return self._known[id(whom)][1]
 
-    def spread(self, spread: Spreading) -> None:
-        """Records a sparse load into the slot."""
-        self.patterns, self._known = np.where(spread.zeros, spread.zeros, self.patterns), {}
-        self.tables |= dict.fromkeys(table for _, table in spread.steps)
+
+class WeightZeros:
+    """The zeros and the permutation tables that earlier sparse loads left in each slot of weight memory."""
+
+    def __init__(self, slots: Slots) -> None:
+        self.slots = slots
+        self.tables: dict[int, dict[Table, None]] = {}
+        self._equal: dict[tuple[int, bytes], Remains] = {}
+
+    def of(self, slot: int) -> Remains | None:
+        """Returns the zeros of a slot; None if they are not known."""
+        kind = self.slots.kinds.get(slot)
+        return kind if isinstance(kind, Remains) else None
+
+    def forget(self, slot: int) -> None:
+        """Records dense rows in a slot."""
+        self.tables.pop(slot, None)
+        self.slots.mark(slot, None)
+
+    def erase(self, slot: int, rows: int, columns: int) -> None:
+        """Records zeros in a slot."""
+        self.tables[slot] = {}
+        self._mark(slot, rows, np.zeros(columns, np.int64))
+
+    def spread(self, slot: int, spread: Spreading) -> None:
+        """Records a sparse load into a slot."""
+        there = self.of(slot)
+        assert there is not None, "a slot is erased before its first sparse load"
+        self.tables[slot] |= dict.fromkeys(table for _, table in spread.steps)
+        self._mark(slot, there.rows, np.where(spread.zeros, spread.zeros, there.patterns))
+
+    def _mark(self, slot: int, rows: int, patterns: Array) -> None:
+        """Sets the zeros of a slot; slots with equal zeros share a record."""
+        self.slots.mark(slot, self._equal.setdefault((rows, patterns.tobytes()), Remains(rows, patterns)))
 
 
 @lru_cache(maxsize=1)
