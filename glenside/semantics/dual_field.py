@@ -209,7 +209,7 @@ class DualField(Native):
     # Functions.
 
     def power(self, a: Array, b: Array) -> Array:
-        """Returns a^b, whose tangent is b a^(b - 1) a' + a^b log(a) b'."""
+        """Returns a^b, whose tangent is b a^(b - 1) a' + a^b log(a) b', and 0^b log(1) b' for a = 0."""
         (base, moved), (exponent, other) = self.parts(a), self.parts(b)
         result = self.numbers.power(base, exponent)
         if not is_number(a):
@@ -217,7 +217,8 @@ class DualField(Native):
         below = self.numbers.power(base, self.numbers.subtract(exponent, self.numbers.constant(1, "float32")))
         change = self._times(self._times(exponent.imag, below.imag), moved)
         if other.any():
-            grown = self.numbers.multiply(result, self.numbers.apply("log", base, False))
+            one = self.numbers.constant(1, "float32")
+            grown = self.numbers.multiply(result, self.numbers.apply("log", np.where(base.imag == 0, one, base), False))
             change = self.field.add(change, self._times(grown.imag, other))
         return self.dual(result, change)
 

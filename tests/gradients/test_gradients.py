@@ -11,11 +11,12 @@ from differences import difference, doubled, results
 
 import glenside as gl
 from glenside.builder.pointwise import cast, compute, filled
+from glenside.check import check_gradient, is_equal
 from glenside.gradients.movement import whole
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
-from glenside.ir.term import postorder
+from glenside.ir.term import Term, build, postorder
 from glenside.models import models
 
 SMALL: Mapping[str, Mapping[str, object]] = {
@@ -242,3 +243,36 @@ def test_gradients_of_clips_read_what_they_give(kind: str, derivative: Callable[
     given = np.arange(1.0, 10)
     (found,) = results(gradient, {"x": values, "g": given})
     np.testing.assert_array_equal(found, 2 * np.where(derivative(2 * values), given, 0))
+
+
+ZEROS: dict[str, Callable[[Term], Term]] = {
+    "some": lambda x: gl.Builder.compute("relu", x),
+    "one row": lambda x: build("access-pad", build("access-slice", x, 0, 1, 4), "zero-padding", 0, 1, 0),
+    "whole": lambda x: gl.Builder.compute("floor", x),
+    "all": lambda x: gl.Builder.multiply(x, filled(x, 0)),
+    "a number": lambda x: filled(x, 0),
+    "none": lambda x: x,
+}
+
+
+@pytest.mark.parametrize("of_base", ZEROS)
+@pytest.mark.parametrize("of_exponent", ZEROS)
+def test_powers_of_zero_have_the_derivative_0_by_the_exponent(of_base: str, of_exponent: str) -> None:
+    """As in JAX, and in PyTorch for exponents from 0 on: log(0) is masked."""
+    b = gl.Builder()
+    x, y = b.input("x", (4, 3)), b.input("y", (4, 3))
+    program = b.finish(b.combine("pow", ZEROS[of_base](x), ZEROS[of_exponent](y)))
+    wrt = [*program.tensors]
+    report = check_gradient(program, gl.gradient(program, wrt, cotangent="g"), wrt) if wrt else None
+    assert report is None or all(map(is_equal, report.gradients.values()))
+
+
+def test_a_wrong_derivative_by_an_exponent_is_refused() -> None:
+    """With log(2) in place of log(0), the derivative of 0 ** 0 is not 0."""
+    b = gl.Builder()
+    x, y = b.input("x", (4, 3)), b.input("y", (4, 3))
+    base = b.compute("relu", x)
+    program = b.finish(b.combine("pow", base, y))
+    log = b.compute("log", b.select(b.compare("eq", base, b.full((), "0")), b.full((), "2"), base))
+    own = gl.Program(b.multiply(b.multiply(b.input("g", (4, 3)), log), program.term))
+    assert not is_equal(check_gradient(program, own, ["y"]).gradients["y"])

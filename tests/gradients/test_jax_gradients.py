@@ -89,15 +89,15 @@ def test_corners_are_those_of_jax(kind: str, of_jax: Any) -> None:
 
 def test_equal_operands_and_powers_of_zero_are_those_of_jax() -> None:
     b = gl.Builder()
-    x, y = b.input("x", (6,), "float64"), b.input("y", (6,), "float64")
-    at = {"x": np.array([1.0, 2, 3, 2, 0, 0]), "y": np.array([1.0, 1, 4, 0, 1, 2])}
+    x, y = b.input("x", (7,), "float64"), b.input("y", (7,), "float64")
+    at = {"x": np.array([1.0, 2, 3, 2, 0, 0, 0]), "y": np.array([1.0, 1, 4, 0, 0, 1, 2])}
     for kind, of_jax in (
         ("maximum", jax.numpy.maximum),
         ("minimum", jax.numpy.minimum),
         ("pow", jax.numpy.power),
     ):
         program = gl.gradient(b.finish(b.combine(kind, x, y)), ["x", "y"], cotangent="g")
-        ours = results(program, {**at, "g": np.ones(6)})
+        ours = results(program, {**at, "g": np.ones(7)})
         with jax.enable_x64(True):
             theirs = jax.grad(lambda x, y, of_jax=of_jax: of_jax(x, y).sum(), (0, 1))(
                 *(jax.numpy.asarray(at[n]) for n in "xy")
