@@ -13,16 +13,21 @@ from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array, as_array
 
+Kind = tuple[tuple[int, ...], np.dtype[Any]]
+"""Dims and dtype of an array."""
 
-def is_plain(array: object, buffer: Buffer) -> TypeGuard[Array]:
+
+def kind_of(buffer: Buffer) -> Kind:
+    """Returns the dims and dtype of the array of a buffer."""
+    return tuple(buffer.dims), RECORDS[buffer.dtype].numpy
+
+
+def is_plain(array: object, kind: Kind) -> TypeGuard[Array]:
     """True if a compiled function can read an array directly."""
-    return (
-        type(array) is np.ndarray
-        and array.dtype == RECORDS[buffer.dtype].numpy
-        and array.shape == buffer.dims
-        and array.flags.c_contiguous
-        and array.flags.aligned
-    )
+    if type(array) is not np.ndarray or (array.shape, array.dtype) != kind:
+        return False
+    flags = array.flags
+    return flags.c_contiguous and flags.aligned
 
 
 def require_fits(buffer: Buffer, array: Array) -> None:

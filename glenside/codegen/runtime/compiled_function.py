@@ -6,6 +6,7 @@ import ctypes
 import os
 import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from math import inf, prod
 from threading import Lock
@@ -25,7 +26,15 @@ from glenside.codegen.passes.rematerialization.plan import Schedule, scheduled_w
 from glenside.codegen.passes.rematerialization.steps import rescheduled, steps_of
 from glenside.codegen.pipeline import lower
 from glenside.codegen.processor.model import PLAIN, Machine, is_here
-from glenside.codegen.runtime.arguments import address_of, given_array, is_plain, pointers, require_fits, require_own
+from glenside.codegen.runtime.arguments import (
+    address_of,
+    given_array,
+    is_plain,
+    kind_of,
+    pointers,
+    require_fits,
+    require_own,
+)
 from glenside.codegen.runtime.compile_and_load import loaded
 from glenside.codegen.runtime.compile_report import CompileReport
 from glenside.codegen.scheduling.constant_packing import Memory, packed_constants
@@ -199,13 +208,16 @@ class Compiled:
         self._run: Any = self.library.run
         given = [b for b in self.loops.buffers if b.role in (Role.INPUT, Role.CONSTANT)]
         empty = np.empty(0)  # a placeholder for an input
-        self._places: Any = pointers([self.constants.get(b, empty) for b in given])  # computed once: it is slow
-        self._results = [b for b in self.loops.buffers if b.role is Role.RESULT]
+        self._addresses: Any = pointers([self.constants.get(b, empty) for b in given])  # computed once: it is slow
+        self._input_at = [i for i, b in enumerate(given) if b.role is Role.INPUT]
+        self._kinds, self._results = list(map(kind_of, self.inputs)), list(map(kind_of, self._lowered.results))
+        number = {b: i for i, b in enumerate(self._lowered.results)}
+        self._stored = [number[b] for b in self.loops.buffers if b.role is Role.RESULT]
+        self._returned = [number[b] for b in self.loops.results]
         self._read = Program(self.program.term).tensors
-        self._missing = [(i, b) for i, b in enumerate(given) if b.role is Role.INPUT]
         self.library.open_pool.restype = ctypes.c_void_p
         self._shares = any(map(is_shared, self.loops.nests))
-        self._arenas: list[Array] = []
+        self._arenas: list[tuple[int, Array, ctypes.c_void_p]] = []
         self._pool_kept: _Pool | None = None
 
     def __repr__(self) -> str:
@@ -240,12 +252,11 @@ class Compiled:
         Each is aligned to a cache line; large results use large pages where the system has them, which saves TLB
         misses. Raises BadInput.
         """
-        shapes = [(tuple(b.dims), RECORDS[b.dtype].numpy) for b in self._lowered.results]
         try:
             memory = Memory((buffer.bytes for buffer in self._lowered.results), _MIN_LARGE_PAGE_BYTES)
         except MemoryError as error:
             raise BadInput(_NO_MEMORY) from error
-        return [memory.array(prod(dims), dtype).reshape(dims) for dims, dtype in shapes]
+        return [memory.array(prod(dims), dtype).reshape(dims) for dims, dtype in self._results]
 
     def predicted(self, threads: int = 1) -> list[float]:
         """Returns the predicted seconds of each nest on `threads` threads; [] for plain loops."""
@@ -300,42 +311,47 @@ class Compiled:
             raise BadInput(_NO_MEMORY) from error
 
     def _ran(
-        self, inputs: dict[Buffer, Array], out: Array | Sequence[Array] | None, threads: int | None, seconds: Any
+        self, inputs: Sequence[Array], out: Array | Sequence[Array] | None, threads: int | None, seconds: Any
     ) -> Any:
-        made = self._made(out)
-        given, results = type(self._places).from_buffer_copy(self._places), pointers([made[b] for b in self._results])
-        for number, buffer in self._missing:
-            given[number] = address_of(inputs[buffer])
+        results = [np.empty(*own) for own in self._results] if out is None else self._required(out)
+        given, stored = (
+            type(self._addresses).from_buffer_copy(self._addresses),
+            pointers([results[number] for number in self._stored]),
+        )
+        for number, array in zip(self._input_at, inputs, strict=True):
+            given[number] = address_of(array)
         if out is not None:
-            begins = dict(zip(self._results, results, strict=False))
-            own = [(begins[b] or 0, made[b].nbytes) for b in self._lowered.results]
-            require_own(own, [(given[number] or 0, inputs[b].nbytes) for number, b in self._missing])
+            own = [(address_of(array), array.nbytes) for array in results]
+            require_own(own, [(given[n] or 0, array.nbytes) for n, array in zip(self._input_at, inputs, strict=True)])
         pool = self._pool(threads)
         try:
-            memory = self._memory(1 if pool is None else pool.threads)
-            place = ctypes.c_void_p(address_of(memory))
-            status = self._run(given, results, place, pool and pool.address, seconds)
+            arena = self._memory(1 if pool is None else pool.threads)
+            status = self._run(given, stored, arena[2], pool and pool.address, seconds)
         finally:
             if pool is not None:
                 pool.lock.release()
-        self._arenas.append(memory)
-        completed(self.loops, status)
-        return _nested(self._lowered.type, iter([made[b] for b in self.loops.results]))
+        self._arenas.append(arena)
+        if status:
+            completed(self.loops, status)
+        return _nested(self._lowered.type, iter([results[number] for number in self._returned]))
 
-    def _memory(self, threads: int) -> Array:
-        """Returns an arena for a number of threads that no other call uses."""
+    def _memory(self, threads: int) -> tuple[int, Array, ctypes.c_void_p]:
+        """Returns an arena that no other call uses: the number of threads that it suffices for, and its address."""
+        with suppress(IndexError):
+            found = self._arenas.pop()
+            if found[0] >= threads:
+                return found
         size = self.arena.bytes_of(threads)
-        try:
-            memory = self._arenas.pop()
-        except IndexError:
-            memory = None
-        return memory if memory is not None and memory.size >= size else Memory([size]).array(size, np.uint8)
+        memory = Memory([size]).array(size, np.uint8)
+        return threads, memory, ctypes.c_void_p(address_of(memory))
 
     def _pool(self, threads: int | None) -> _Pool | None:
         """Returns a pool of threads that no other call uses; None for one thread, or if no loop is parallel.
 
         One pool is kept, of the last number of threads; another one ends when the call that uses it returns.
         """
+        if threads is None and not self._shares:
+            return None
         if isinstance(threads, str):
             raise BadInput(f"threads is a whole number from 1 to {MOST_THREADS}, got the text {threads!r}")
         count = processors() if threads is None else whole("threads", threads, 1, MOST_THREADS)
@@ -346,12 +362,11 @@ class Compiled:
             pool = self._pool_kept = _Pool(self.library, count)
         return pool if pool.address and pool.lock.acquire(blocking=False) else None
 
-    def _given(
-        self, arrays: tuple[Array | Mapping[str, Array], ...], named: Mapping[str, Array]
-    ) -> dict[Buffer, Array]:
-        plain = [array for buffer, array in zip(self.inputs, arrays, strict=False) if is_plain(array, buffer)]
+    def _given(self, arrays: tuple[Array | Mapping[str, Array], ...], named: Mapping[str, Array]) -> Sequence[Array]:
+        """Returns the arrays of the inputs, in their order. Raises BadInput."""
+        plain = [array for kind, array in zip(self._kinds, arrays, strict=False) if is_plain(array, kind)]
         if len(plain) == len(arrays) == len(self.inputs) and not named:  # the fast path
-            return dict(zip(self.inputs, plain, strict=True))
+            return plain
         dicts = [array for array in arrays if isinstance(array, Mapping)]
         placed = [array for array in arrays if not isinstance(array, Mapping)]
         if len(placed) > len(self.inputs):
@@ -369,13 +384,12 @@ class Compiled:
             own = [name for name in missing if name in ("out", "threads")]
             how = f"; an input named like an option is passed in a dict: f({{'{own[0]}': ..}})" if own else ""
             raise BadInput(f"missing inputs: {', '.join(missing)}{how}")
-        return {b: found[b] if is_plain(found[b], b) else given_array(b, found[b]) for b in self.inputs}
+        ordered = [(buffer, kind, found[buffer]) for buffer, kind in zip(self.inputs, self._kinds, strict=True)]
+        return [array if is_plain(array, kind) else given_array(buffer, array) for buffer, kind, array in ordered]
 
-    def _made(self, out: Array | Sequence[Array] | None) -> dict[Buffer, Array]:
-        """Returns the arrays that take the results: new ones, or those of `out`. Raises BadInput."""
+    def _required(self, out: Array | Sequence[Array]) -> Sequence[Array]:
+        """Returns the arrays of `out=`, which take the results. Raises BadInput."""
         results = self._lowered.results
-        if out is None:
-            return {b: np.empty(tuple(b.dims), RECORDS[b.dtype].numpy) for b in results}
         items: Sequence[Any] = out if isinstance(out, tuple | list) else [out]
         given = [array for array in items if isinstance(array, np.ndarray)]
         if len(given) != len(items):
@@ -386,7 +400,7 @@ class Compiled:
             require_fits(buffer, array)
             if not array.flags.carray:
                 raise BadInput(f"result {place} requires a writable array in C order, got another one")
-        return dict(zip(results, given, strict=True))
+        return given
 
 
 def completed(loops: Loops, status: int) -> None:
