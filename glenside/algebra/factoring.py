@@ -14,7 +14,7 @@ from itertools import chain
 
 from glenside.algebra.contraction_order import Product, best_order, emitted
 from glenside.algebra.indices import Index, Operand, arranged, size_of
-from glenside.algebra.normal_form import Monomial, NormalForm
+from glenside.algebra.monomials import Monomial, NormalForm
 from glenside.algebra.row_operators import Affine, Relation, RowOperator, Selected, agreement, composed, renamed
 from glenside.builder.layout import rearrange, split_at
 from glenside.builder.pointwise import add

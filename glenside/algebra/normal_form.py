@@ -13,61 +13,21 @@ a reshape cuts it. Windows, strides, paddings, slices and gathers are row operat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import reduce
+from itertools import pairwise
 
 from glenside.algebra.indices import Axis, Index, Operand, size_of
-from glenside.algebra.row_operators import Affine, RowOperator, Selected, affine, through
+from glenside.algebra.monomials import Monomial, NormalForm
+from glenside.algebra.row_operators import Affine, RowOperator, Selected, affine, renamed, through
+from glenside.algebra.splits import Opaque, Splits
 from glenside.builder.layout import split_at
 from glenside.builder.pointwise import divide, filled
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.term import Term, build
 from glenside.ir.types import AccessType, Dims
-
-
-@dataclass(frozen=True, slots=True)
-class Monomial:
-    """The scale times the sum, over all indices that the result lacks, of the product of operands and row operators.
-
-    through  sources of row operators for which it has a row operator of its own
-    """
-
-    scale: Fraction
-    operands: tuple[Operand, ...] = ()
-    rows: tuple[RowOperator, ...] = ()
-    through: frozenset[Index] = frozenset()
-
-    def times(self, other: Monomial) -> Monomial:
-        """Returns the product of both."""
-        rows = tuple(dict.fromkeys(self.rows + other.rows))
-        return Monomial(self.scale * other.scale, self.operands + other.operands, rows, self.through | other.through)
-
-    def scaled(self, factor: Fraction | int) -> Monomial:
-        """Returns a multiple of it."""
-        return replace(self, scale=self.scale * factor)
-
-
-@dataclass(frozen=True, slots=True)
-class NormalForm:
-    """The elements of a term: the sum of monomials.
-
-    axes   the indices of the axes of the term
-    inner  the expanded terms, the root first
-    leaves the terms below that are not expanded
-    """
-
-    term: Term
-    axes: tuple[Axis, ...]
-    monomials: tuple[Monomial, ...]
-    inner: tuple[Term, ...]
-    leaves: tuple[Term, ...]
-
-    @property
-    def indices(self) -> Axis:
-        """The indices of the result."""
-        return tuple(index for axis in self.axes for index in axis)
-
 
 MAX_MONOMIALS = 8
 """Maximum monomials of a form; sums of more terms stay operands."""
@@ -80,72 +40,34 @@ MAX_DEPTH = 100
 """Maximum terms between the root of a form and an operand: expansion is recursive."""
 
 
-class _Opaque(Exception):
-    """A term that is no polynomial of others, or whose axes do not split as needed."""
+class _Cut(Exception):
+    """A concatenation along an index that is summed over: the sum is that of both parts."""
+
+    def __init__(self, index: Index, at: int) -> None:
+        self.index, self.at = index, at
 
 
 @dataclass
-class _Expansion:
+class _Expansion(Splits):
     """Expands one term.
 
     expands  False for terms that stay operands
     result   the axes of the term itself
     inner    the expanded terms
     leaves   the terms below that are not expanded
-    splits   index -> the indices that it was split into
-    rows     source -> its row operator, for windows, paddings and slices
+    whole    indices that are summed over and not cut
+    made     concatenations of some parts of those of the term
+    cuts_all True: sums over concatenations of operands alone are cut, too
     """
 
-    expands: Callable[[Term], bool]
+    expands: Callable[[Term], bool] = lambda _: False
     result: tuple[Axis, ...] = ()
     inner: list[Term] = field(default_factory=list)
     leaves: list[Term] = field(default_factory=list)
-    splits: dict[Index, Axis] = field(default_factory=dict)
-    rows: dict[Index, RowOperator] = field(default_factory=dict)
+    whole: set[Index] = field(default_factory=set)
+    made: set[Term] = field(default_factory=set)
+    cuts_all: bool = False
     depth: int = 0
-
-    def resolved(self, axis: Iterable[Index]) -> Iterator[Index]:
-        """Yields the indices of an axis as they are split by now."""
-        for index in axis:
-            parts = self.splits.get(index)
-            if parts is None:
-                yield index
-            else:
-                yield from self.resolved(parts)
-
-    def split(self, index: Index, outer: int) -> Axis:
-        """Splits an index into `outer` times the rest; returns both."""
-        if index in self.rows:
-            raise _Opaque
-        parts = Index(outer), Index(index.size // outer)
-        self.splits[index] = parts
-        return parts
-
-    def regrouped(self, axes: Sequence[Axis], dims: Sequence[int]) -> tuple[Axis, ...]:
-        """Returns the indices of these axes as those of an array of `dims` with the same row-major order."""
-        left = [index for axis in axes for index in self.resolved(axis)][::-1]
-        found: list[Axis] = []
-        for size in dims:
-            axis: list[Index] = []
-            have = 1
-            while have < size:
-                if not left:
-                    raise _Opaque
-                index = left.pop()
-                wanted = size // have
-                if size % have:
-                    raise _Opaque
-                if wanted % index.size:
-                    if index.size % wanted:
-                        raise _Opaque
-                    index, rest = self.split(index, wanted)
-                    left.append(rest)
-                axis.append(index)
-                have *= index.size
-            found.append(tuple(axis))
-        if left:
-            raise _Opaque
-        return tuple(found)
 
     def pull(self, term: Term, axes: Sequence[Axis]) -> list[Monomial]:
         """Returns the monomials of a term whose axes have these indices."""
@@ -153,7 +75,7 @@ class _Expansion:
         self.depth += 1
         try:
             return self._expanded(term, tuple(axes))
-        except _Opaque:
+        except Opaque:
             del self.inner[before:], self.leaves[leaves:]
             self.leaves.append(term)
             return [_operand(term, axes)]
@@ -163,7 +85,7 @@ class _Expansion:
     def _expanded(self, term: Term, axes: tuple[Axis, ...]) -> list[Monomial]:
         expand = _EXPAND.get(term.operator.name)
         if expand is None or self.depth > MAX_DEPTH:
-            raise _Opaque
+            raise Opaque
         return expand(self, term, axes)
 
     def _same_order(self, term: Term, axes: tuple[Axis, ...]) -> list[Monomial]:
@@ -195,49 +117,68 @@ class _Expansion:
         assert isinstance(axis, int)
         assert isinstance(before, int)
         if kind != "zero-padding":
-            raise _Opaque
+            raise Opaque
         return self._moved(x, axes, axis, before, (before, before + x.access.dims[axis]))
 
     def _concatenated(self, term: Term, axes: tuple[Axis, ...]) -> list[Monomial]:
-        """Cuts an axis that is summed over: [a b] [A; B] = a A + b B, where A and B are slices of what a and b meet."""
+        """Cuts an axis that is summed over: [a b] [A; B] = a A + b B, where A and B are slices of what a and b meet.
+
+        If only elements of some parts are chosen, those are expanded.
+        """
         (axis,) = term.attributes
         assert isinstance(axis, int)
         own = tuple(self.resolved(axes[axis]))
-        result = {index for of in self.result for index in self.resolved(of)}
-        if len(own) != 1 or own[0] in result or own[0] in self.rows:
-            raise _Opaque
-        found, start = [], 0
-        for x, plain in self._parts(term, axis, axes):
-            size = x.access.dims[axis]
-            inner = Index(size)
-            row = Affine(own[0], ((inner, 1),), start, (0, own[0].size))
-            self.rows[own[0]] = row  # an index that is cut here is not split elsewhere
-            of_part = (*axes[:axis], (inner,), *axes[axis + 1 :])
-            self.leaves += _flat(x, axis) if plain else ()
-            part = [_operand(x, of_part)] if plain else self.pull(x, of_part)
-            found += [replace(one, rows=(*one.rows, row)) for one in part]
-            start += size
-        if len(found) > MAX_MONOMIALS:
-            raise _Opaque
-        return found
-
-    def _parts(self, term: Term, axis: int, axes: tuple[Axis, ...]) -> list[tuple[Term, bool]]:
-        """Returns the parts of nested concatenations, and whether they stay operands; neighbours that do are one part.
-
-        Raises `_Opaque` if all are one part.
-        """
-        parts: list[tuple[Term, bool]] = []
+        if len(own) != 1:
+            raise Opaque
+        row = self.resolved_row(self.rows.get(own[0], Affine(Index(0), ((own[0], 1),), 0, (0, own[0].size))))
+        if isinstance(row, Selected) or row.chosen[0] > row.chosen[1]:
+            raise Opaque
+        flat: list[Term] = []
+        start = at = 0
         for x in _flat(term, axis):
-            apart = replace(self, inner=[], leaves=[], splits=dict(self.splits), rows=dict(self.rows))
-            pulled = apart.pull(x, (*axes[:axis], (Index(x.access.dims[axis]),), *axes[axis + 1 :]))
-            plain = len(pulled) == 1 and any(own.term is x for own in pulled[0].operands)
-            if plain and parts and parts[-1][1]:
-                parts[-1] = build("access-concatenate", parts[-1][0], x, axis), True
-            else:
-                parts.append((x, plain))
-        if len(parts) == 1:
-            raise _Opaque
-        return parts
+            size = x.access.dims[axis]
+            if row.chosen[0] < at + size and at <= row.chosen[1]:
+                start = start if flat else at
+                flat.append(x)
+            at += size
+        some = reduce(lambda a, b: build("access-concatenate", a, b, axis), flat)
+        if some.access.dims[axis] < own[0].size:
+            self.made.update([some] if len(flat) > 1 else [])
+            return self._moved(some, axes, axis, start, (start, start + some.access.dims[axis]))
+        ((index, c),) = row.terms if len(row.terms) == 1 else ((own[0], 0),)
+        if (
+            c != 1
+            or not row.is_total
+            or index in self.rows
+            or index in self.whole
+            or index in (i for of in self.result for i in self.resolved(of))
+        ):
+            raise Opaque
+        raise _Cut(index, self._first_part(flat, axis, axes) - row.offset)
+
+    def _first_part(self, flat: Sequence[Term], axis: int, axes: tuple[Axis, ...]) -> int:
+        """Returns where to cut a concatenation: before or after the first part that does not stay an operand.
+
+        Raises `Opaque` if all parts do.
+        """
+        at = 0
+        for k, x in enumerate(flat):
+            size = x.access.dims[axis]
+            if self.cuts_all and k + 1 < len(flat):
+                return size
+            if not self._stays(x, (*axes[:axis], (Index(size),), *axes[axis + 1 :])):
+                return at or size
+            at += size
+        raise Opaque
+
+    def _stays(self, x: Term, axes: tuple[Axis, ...]) -> bool:
+        """True if a term is not expanded."""
+        apart = replace(self, inner=[], leaves=[], splits=dict(self.splits), rows=dict(self.rows))
+        try:
+            pulled = apart.pull(x, axes)
+        except _Cut:
+            return False
+        return len(pulled) == 1 and any(own.term is x for own in pulled[0].operands)
 
     def _gathered(self, term: Term, axes: tuple[Axis, ...]) -> list[Monomial]:
         (x, indices), (axis,) = term.children, term.attributes
@@ -279,7 +220,7 @@ class _Expansion:
             else:
                 terms.append((index, c))
         if len({index for index, _ in terms}) < len(terms):
-            raise _Opaque
+            raise Opaque
         return replace(row, terms=tuple(terms), offset=offset)
 
     def _moved(self, x: Term, axes: Sequence[Axis], axis: int, shift: int, valid: tuple[int, int]) -> list[Monomial]:
@@ -291,19 +232,21 @@ class _Expansion:
         outer = above if isinstance(above, Affine) else Affine(Index(0), affine(own), 0, (-(1 << 62), 1 << 62))
         row = through(outer, shift, size, valid)
         if row.chosen[0] > row.chosen[1]:
-            raise _Opaque
+            raise Opaque
         found = self._with_rows(x, (*axes[:axis], (row.source,), *axes[axis + 1 :]), [row])
         return [replace(one, through=one.through | replaced) for one in found]
 
     def _with_rows(self, x: Term, axes: Sequence[Axis], rows: Sequence[RowOperator]) -> list[Monomial]:
         """Returns the monomials of x with row operators for some of its indices."""
         self.rows.update((row.source, row) for row in rows)
-        return [self._with_own(one, rows, x.access.dtype) for one in self.pull(x, axes)]
+        found = self.pull(x, axes)
+        split = [self.rows[index] for row in rows for index in self.resolved((row.source,))]
+        return [self._with_own(one, split, x.access.dtype) for one in found]
 
     def _with_own(self, one: Monomial, rows: Sequence[RowOperator], dtype: str) -> Monomial:
         for row in rows:
             has = any(row.source in self.resolved(operand.indices) for operand in one.operands)
-            has = has or any(row.source in self._targets(own) for own in one.rows)
+            has = has or any(row.source in self.targets(own) for own in one.rows)
             if not has and row.source not in one.through and isinstance(row, Affine) and not row.is_total:
                 ones = Operand(build("full", (row.source.size,), "1", dtype), ((row.source,),))
                 one, has = replace(one, operands=(*one.operands, ones)), True
@@ -313,83 +256,104 @@ class _Expansion:
 
     def final(self, one: Monomial) -> Monomial:
         """Returns the monomial with all indices as they are split at the end."""
-        operands = tuple(
-            Operand(own.term, tuple(tuple(self.resolved(axis)) for axis in own.axes)) for own in one.operands
-        )
-        rows = tuple(map(self._resolved_row, one.rows))
+        one = self._resolved_monomial(one)
+        operands, rows = list(one.operands), list(one.rows)
+        names = {row.source: row.targets[0] for row in rows if isinstance(row, Affine) and row.is_identity}
+        for source in names:
+            while names[source] in names:
+                names[source] = names[names[source]]
+        operands = [
+            replace(own, axes=tuple(tuple(names.get(i, i) for i in axis) for axis in own.axes)) for own in operands
+        ]
+        rows = [renamed(row, names) for row in rows if row.source not in names]
         have = {index for own in operands for index in own.indices}.union(*(row.targets for row in rows))
-        return Monomial(one.scale, operands, tuple(row for row in rows if row.source in have))
+        return Monomial(one.scale, tuple(operands), tuple(dict.fromkeys(row for row in rows if row.source in have)))
 
-    def _resolved_row(self, row: RowOperator) -> RowOperator:
-        if isinstance(row, Selected):
-            return replace(row, axes=tuple(tuple(self.resolved(axis)) for axis in row.axes))
-        return replace(
-            row, terms=tuple(term for index, c in row.terms for term in affine(tuple(self.resolved((index,))), c))
-        )
-
-    def _targets(self, row: RowOperator) -> Axis:
-        return tuple(self.resolved(row.targets))
+    def _resolved_monomial(self, one: Monomial) -> Monomial:
+        """Returns the monomial with all indices as they are split by now."""
+        operands = [Operand(own.term, tuple(tuple(self.resolved(axis)) for axis in own.axes)) for own in one.operands]
+        return replace(one, operands=tuple(operands), rows=tuple(map(self.resolved_row, one.rows)))
 
     def _computed(self, term: Term, axes: tuple[Axis, ...]) -> list[Monomial]:
         if not self.expands(term):
-            raise _Opaque
+            raise Opaque
         self.inner.append(term)
         (x,), kind = term.children, str(term.attributes[0])
         if kind == "negative":
             return [one.scaled(-1) for one in self.pull(x, axes)]
         if kind in ("reduce-sum", "reduce-mean"):
             count = x.access.item.product() if kind == "reduce-mean" else 1
-            item = _fresh(x.access.item)
-            return self._summed([one.scaled(Fraction(1, count)) for one in self.pull(x, (*axes, *item))], item)
+            return [one.scaled(Fraction(1, count)) for one in self._contracted(kind, x, axes)]
         if x.operator.name != "access-product":
-            raise _Opaque
+            raise Opaque
         a, b = x.children
-        (shared,) = x.attributes
-        assert isinstance(shared, int)
-        contracts = kind == "dot-product"
-        items = len(a.access.item)
-        item = _fresh(a.access.item) if contracts else axes[len(axes) - items :]
-        stays = axes if contracts else axes[: len(axes) - items]
-        left = (*stays[: a.access.split], *item)
-        right = (*stays[:shared], *stays[a.access.split :], *item)
-        if kind in ("elementwise-add", "subtract"):
-            sign = -1 if kind == "subtract" else 1
-            found = self.pull(a, left) + [one.scaled(sign) for one in self.pull(b, right)]
-        elif kind in ("dot-product", "elementwise-mul"):
-            found = [one.times(other) for one in self.pull(a, left) for other in self.pull(b, right)]
-            found = self._summed(found, item) if contracts else found
-        elif kind == "elementwise-div":
-            inverse = self._reciprocal(b, right)
-            found = [one.times(inverse) for one in self.pull(a, left)]
+        if kind == "dot-product":
+            found = self._contracted(kind, x, axes)
         else:
-            raise _Opaque
+            left, right = _axes_of_pair(x, axes[: x.access.split], axes[x.access.split :])
+            if kind in ("elementwise-add", "subtract"):
+                sign = -1 if kind == "subtract" else 1
+                found = self.pull(a, left) + [one.scaled(sign) for one in self.pull(b, right)]
+            elif kind == "elementwise-mul":
+                found = self._products(a, b, left, right)
+            elif kind == "elementwise-div":
+                inverse = self._reciprocal(b, right)
+                found = [one.times(inverse) for one in self.pull(a, left)]
+            else:
+                raise Opaque
         if len(found) > MAX_MONOMIALS or any(len(one.operands) > MAX_FACTORS for one in found):
-            raise _Opaque
+            raise Opaque
         return found
 
-    def _summed(self, found: list[Monomial], axes: Sequence[Axis]) -> list[Monomial]:
-        """Counts an index that is summed over and that no operand has as a factor."""
-        indices = [index for axis in axes for index in self.resolved(axis)]
+    def _contracted(self, kind: str, x: Term, axes: tuple[Axis, ...]) -> list[Monomial]:
+        """Returns the monomials of a sum over items, cut where a concatenation along one of its axes asks for that.
+
+        Counts an index that is summed over and that no operand has as a factor.
+        """
+        inner, leaves = len(self.inner), len(self.leaves)
+        items = x.children[0] if kind == "dot-product" else x
+        item = _fresh(items.access.item)
+        try:
+            if kind == "dot-product":
+                a, b = x.children
+                found = self._products(a, b, *_axes_of_pair(x, axes, item))
+            else:
+                found = self.pull(x, (*axes, *item))
+        except _Cut as cut:
+            del self.inner[inner:], self.leaves[leaves:]
+            own = [tuple(self.resolved(axis)) for axis in item]
+            if (cut.index,) not in own:
+                if not any(cut.index in axis for axis in own):
+                    raise
+                self.whole.add(cut.index)
+                return self._contracted(kind, x, axes)
+            at, ends = own.index((cut.index,)), (0, cut.at, cut.index.size)
+            return [one for lo, hi in pairwise(ends) for one in self._contracted(kind, _of_items(x, at, lo, hi), axes)]
+        indices = [index for axis in item for index in self.resolved(axis)]
         return [one.scaled(size_of(i for i in indices if not self._has(one, i))) for one in found]
+
+    def _products(self, a: Term, b: Term, left: Sequence[Axis], right: Sequence[Axis]) -> list[Monomial]:
+        factors = self.pull(a, left), self.pull(b, right)
+        return [one.times(other) for one in factors[0] for other in factors[1]]
 
     def _has(self, one: Monomial, index: Index) -> bool:
         return any(index in self.resolved(operand.indices) for operand in one.operands) or any(
-            index is row.source or index in self._targets(row) for row in one.rows
+            index is row.source or index in self.targets(row) for row in one.rows
         )
 
     def _reciprocal(self, term: Term, axes: tuple[Axis, ...]) -> Monomial:
         """Returns the reciprocal of one operand, which is computed where it has fewest elements."""
-        apart = _Expansion(lambda _: False, leaves=self.leaves, splits=self.splits, rows=self.rows)
+        apart = _Expansion(leaves=self.leaves, splits=self.splits, rows=self.rows)
         (one,) = apart.pull(term, axes)
         if one.rows:
-            raise _Opaque
+            raise Opaque
         if not one.operands and one.scale:
             return Monomial(1 / one.scale)
         if len(one.operands) == 1 and one.scale == 1:
             (operand,) = one.operands
             whole = split_at(operand.term, 0)
             return Monomial(Fraction(1), (Operand(divide(filled(whole, "1"), whole), operand.axes),))
-        raise _Opaque
+        raise Opaque
 
 
 _EXPAND: dict[str, Callable[[_Expansion, Term, tuple[Axis, ...]], list[Monomial]]] = {
@@ -412,6 +376,21 @@ MOVEMENT = frozenset(_EXPAND) - {"full", "compute", "access-concatenate"}
 """Operators that name indices otherwise, or are row operators."""
 
 
+def _axes_of_pair(x: Term, shape: Sequence[Axis], item: Sequence[Axis]) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+    """Returns the axes of both operands of a product, from those of its shape and of one item."""
+    (shared,), split = x.attributes, x.children[0].access.split
+    assert isinstance(shared, int)
+    return (*shape[:split], *item), (*shape[:shared], *shape[split:], *item)
+
+
+def _of_items(x: Term, axis: int, low: int, high: int) -> Term:
+    """Returns what is summed over, or a product, with a slice along an axis of its items."""
+    if x.operator.name != "access-product":
+        return build("access-slice", x, x.access.split + axis, low, high)
+    both = (build("access-slice", each, each.access.split + axis, low, high) for each in x.children)
+    return build("access-product", *both, *x.attributes)
+
+
 def _operand(term: Term, axes: Sequence[Axis]) -> Monomial:
     return Monomial(Fraction(1), (Operand(term, tuple(axes)),))
 
@@ -430,23 +409,27 @@ def _exact(text: str) -> Fraction:
     try:
         return Fraction(text)
     except ValueError:
-        raise _Opaque from None
+        raise Opaque from None
 
 
 def _fresh(dims: Sequence[int]) -> tuple[Axis, ...]:
     return tuple(() if size == 1 else (Index(size),) for size in dims)
 
 
-def normal_form(term: Term, expands: Callable[[Term], bool], first: Term | None = None) -> NormalForm | None:
+def normal_form(
+    term: Term, expands: Callable[[Term], bool], first: Term | None = None, *, cuts_all: bool = False
+) -> NormalForm | None:
     """Returns the normal form of a term of floats; None if it has none, or has axes without elements.
 
-    expands  True for terms below that may be computed otherwise, or not at all
-    first    the computation that is expanded in any case: the term, or what it is moved from
+    expands   True for terms below that may be computed otherwise, or not at all
+    first     the computation that is expanded in any case: the term, or what it is moved from
+    cuts_all  True: sums over concatenations of operands alone are cut, too, as forms are compared
     """
     if not _is_of(term, None) or term.access.dtype not in FLOATS:
         return None
     always = term if first is None else first
-    work = _Expansion(lambda each: each is always or (_is_of(each, term.access.dtype) and expands(each)))
+    work = _Expansion(expands=lambda each: each is always or (_is_of(each, term.access.dtype) and expands(each)))
+    work.cuts_all = cuts_all
     axes = work.result = _fresh(term.access.dims)
     found = work.pull(term, axes)
     if not work.inner or not any(own.indices for one in found for own in one.operands):
@@ -457,7 +440,13 @@ def normal_form(term: Term, expands: Callable[[Term], bool], first: Term | None 
     if any(isinstance(row, Affine) and row.groups() is None for one in monomials for row in one.rows):
         return None
     resolved = tuple(tuple(work.resolved(axis)) for axis in axes)
-    return NormalForm(term, resolved, monomials, tuple(work.inner), tuple(dict.fromkeys(work.leaves)))
+    leaves = dict.fromkeys(part for leaf in work.leaves for part in _made_of(leaf, work.made))
+    return NormalForm(term, resolved, monomials, tuple(dict.fromkeys(work.inner)), tuple(leaves))
+
+
+def _made_of(leaf: Term, made: Container[Term]) -> Iterable[Term]:
+    """Returns the parts of a concatenation that was made, or the term."""
+    return _flat(leaf, int(str(leaf.attributes[0]))) if leaf in made else (leaf,)
 
 
 def _is_of(term: Term, dtype: str | None) -> bool:

@@ -52,6 +52,11 @@ class Affine:
         """True if no element is replaced by 0."""
         return self.chosen == self.reach
 
+    @property
+    def is_identity(self) -> bool:
+        """True if it only renames the source."""
+        return len(self.terms) == 1 and self.terms[0][1] == 1 and self.chosen == (0, self.source.size - 1) == self.reach
+
     def groups(self) -> list[tuple[Axis, int]] | None:
         """Returns at most two axes with their coefficients, joining row-major indices; None if there are more."""
         found: list[tuple[Axis, int]] = []

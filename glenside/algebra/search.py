@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from glenside.algebra.factoring import Factoring
 from glenside.algebra.merging import is_contraction, mergings
-from glenside.algebra.normal_form import MOVEMENT, NormalForm, normal_form
+from glenside.algebra.monomials import NormalForm
+from glenside.algebra.normal_form import MOVEMENT, normal_form
 from glenside.builder.layout import split_at
 from glenside.ir.operator import OperatorKind
 from glenside.ir.program import Program, is_product
