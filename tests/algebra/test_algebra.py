@@ -218,7 +218,7 @@ def test_forms_of_random_programs_are_equal(fuzzing: Fuzzing) -> None:
 
 @pytest.mark.slow
 def test_forms_of_many_random_programs_are_equal(fuzzing: Fuzzing) -> None:
-    taken = [_hold(seed) for seed in fuzzing.seeds(5_000, first=1_000)]
+    taken = [_hold(seed) for seed in fuzzing.seeds(20_000, first=1_000)]
     assert sum(taken) > len(taken) / 4
 
 
