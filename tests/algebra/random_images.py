@@ -6,13 +6,14 @@ import random
 from dataclasses import dataclass, field
 
 import glenside as gl
+from glenside.builder.layout import broadcast
 from glenside.ir.program import Program
 from glenside.ir.term import Term
 
 Dims = tuple[int, ...]
 WAYS = (
     *("add", "subtract", "scale", "channels", "conv", "conv", "grouped", "pool"),
-    *("pad", "slice", "stride", "upsample", "gather", "resize", "concatenate"),
+    *("pad", "slice", "stride", "upsample", "gather", "resize", "concatenate", "divide"),
 )
 
 
@@ -50,6 +51,8 @@ class DrawnImages:
         if way == "scale":
             small = tuple(pick.choice((1, size)) for size in dims)
             return pick.choice((b.add, b.multiply))(self.image(dims, depth), self.leaf(small, 0.6))
+        if way == "divide":
+            return b.divide(self.image(dims, depth), self._positive(dims))
         if way == "channels":
             inner = pick.choice((1, 2, 3))
             return b.conv(self.image((n, inner, h, w), depth), self.leaf((c, inner, 1, 1), 0.8))
@@ -81,6 +84,20 @@ class DrawnImages:
         taps = 2 if way == "resize" else 1
         table = [[pick.randrange(have) for _ in range(taps)] for _ in range(size)]
         return gathered(b, self.image(_with(dims, axis, have), depth), axis, table)
+
+    def _positive(self, dims: Dims) -> Term:
+        """Returns moved or concatenated positive numbers, or one number for each element of some axes."""
+        b, pick = self.builder, self.pick
+        axis = pick.randrange(4)
+        if (size := dims[axis]) > 1 and pick.random() < 0.5:
+            first = pick.randrange(1, size)
+            parts = [self._positive(_with(dims, axis, part)) for part in (first, size - first)]
+            return b.concatenate(parts, axis)
+        if pick.random() < 0.5:
+            more = size + pick.randrange(3)
+            start = pick.randrange(more - size + 1)
+            return b.slice_axis(self._positive(_with(dims, axis, more)), axis, start, start + size)
+        return broadcast(b.compute("exp", self.leaf(tuple(pick.choice((1, n)) for n in dims))), dims)
 
     def _windowed(self, dims: Dims, depth: int, way: str) -> Term:
         b, pick = self.builder, self.pick
