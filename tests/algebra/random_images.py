@@ -46,13 +46,8 @@ class DrawnImages:
     def _computed(self, dims: Dims, depth: int, way: str) -> Term:
         b, pick = self.builder, self.pick
         n, c, h, w = dims
-        if way in ("add", "subtract"):
-            return getattr(b, way)(self.image(dims, depth), self.image(dims, depth))  # type: ignore[no-any-return]
-        if way == "scale":
-            small = tuple(pick.choice((1, size)) for size in dims)
-            return pick.choice((b.add, b.multiply))(self.image(dims, depth), self.leaf(small, 0.6))
-        if way == "divide":
-            return b.divide(self.image(dims, depth), self._positive(dims))
+        if way in ("add", "subtract", "scale", "divide"):
+            return self._elementwise(dims, depth, way)
         if way == "channels":
             inner = pick.choice((1, 2, 3))
             return b.conv(self.image((n, inner, h, w), depth), self.leaf((c, inner, 1, 1), 0.8))
@@ -84,6 +79,15 @@ class DrawnImages:
         taps = 2 if way == "resize" else 1
         table = [[pick.randrange(have) for _ in range(taps)] for _ in range(size)]
         return gathered(b, self.image(_with(dims, axis, have), depth), axis, table)
+
+    def _elementwise(self, dims: Dims, depth: int, way: str) -> Term:
+        b, x = self.builder, self.image(dims, depth)
+        if way == "scale":
+            small = tuple(self.pick.choice((1, size)) for size in dims)
+            return self.pick.choice((b.add, b.multiply))(x, self.leaf(small, 0.6))
+        if way == "divide":
+            return b.divide(x, self._positive(dims))
+        return (b.add if way == "add" else b.subtract)(x, self.image(dims, depth))
 
     def _positive(self, dims: Dims) -> Term:
         """Returns moved or concatenated positive numbers, or one number for each element of some axes."""

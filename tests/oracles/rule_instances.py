@@ -92,6 +92,11 @@ def mutant(example: Example, seed: int, tries: int = 60) -> Instance | None:
     return None
 
 
+def _name(prefix: str, dims: Sequence[int], dtype: str) -> str:
+    """Returns the name of a tensor: equal names are equal tensors."""
+    return f"{prefix}_{'x'.join(map(str, dims))}_{dtype}"
+
+
 @cache
 def _producers() -> Mapping[str, list[tuple[Clause, Fact | Action]]]:
     """Returns for each relation and function the clauses that fill it."""
@@ -476,9 +481,7 @@ class _Draw:
 
     def _tensor(self, dims: Dims, number: int) -> Term:
         constant = self.random.random() < 0.3
-        name = "_".join(
-            ["w" if constant else "x", str(number), *map(str, dims), self.dtype]
-        )  # equal names, equal tensors
+        name = _name(f"{'w' if constant else 'x'}{number}", dims, self.dtype)
         return build("access-tensor", Tensor(name, dims, self.dtype, constant))
 
     def _dims(self, most: int) -> Dims:
@@ -690,7 +693,7 @@ class _Mutant(_Draw):
         tensor = node.attributes[0] if node.attributes else None
         if isinstance(tensor, Tensor):
             dims = [n if r.random() > self.odd else r.choice(SIZES) for n in tensor.dims]
-            name = "_".join([tensor.name, *map(str, dims), self.dtype])
+            name = _name(tensor.name, dims, self.dtype)
             return build("access-tensor", Tensor(name, Dims(dims), self.dtype, tensor.constant))
         columns = [*node.attributes]
         for number in range(12):
