@@ -16,13 +16,28 @@ from glenside.ir.errors import BadInput
 from glenside.ir.names import suggestion
 from glenside.ir.packages import load
 from glenside.rewrites import declare
-from glenside.rewrites.declare import Clause, Example, analysis, rewrite, rule, when
+from glenside.rewrites.declare import Clause, Example, analysis, equation, rewrite, rule, when
 
 if __name__ == "rewrites":  # a second copy of all modules, whose rules would be unused
     raise ImportError("the package is glenside.rewrites: import it by that name")
 
 RULES: Mapping[str, Rule]
-__all__ = ["RULES", "Clause", "Example", "Rule", "analysis", "families", "of_families", "rewrite", "rule", "when"]
+EQUATIONS: Mapping[str, Rule]
+__all__ = [
+    "EQUATIONS",
+    "RULES",
+    "Clause",
+    "Example",
+    "Rule",
+    "all_rules",
+    "analysis",
+    "equation",
+    "families",
+    "of_families",
+    "rewrite",
+    "rule",
+    "when",
+]
 
 
 @cache
@@ -36,9 +51,15 @@ def _rules() -> dict[str, Rule]:
 
 
 def __getattr__(name: str) -> Any:
-    if name != "RULES":
+    if name not in ("RULES", "EQUATIONS"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _rules()
+    _load()
+    return getattr(declare, name)
+
+
+def all_rules() -> Mapping[str, Rule]:
+    """Returns the rules of `RULES` and `EQUATIONS` by name."""
+    return {**_rules(), **declare.EQUATIONS}
 
 
 def families() -> list[str]:

@@ -18,10 +18,26 @@ from glenside.egraph.sorts import PatternError
 from glenside.ir.errors import Place
 from glenside.ir.names import suggestion
 
-__all__ = ["ROOT", "RULES", "Action", "Actions", "Clause", "Clauses", "Declaration", "Example", "Fact", "Facts", "V"]
-__all__ += ["analysis", "let", "rewrite", "rule", "set_", "subsume", "union", "when"]
+__all__ = [
+    "EQUATIONS",
+    "ROOT",
+    "RULES",
+    "Action",
+    "Actions",
+    "Clause",
+    "Clauses",
+    "Declaration",
+    "Example",
+    "Fact",
+    "Facts",
+    "V",
+]
+__all__ += ["analysis", "equation", "let", "rewrite", "rule", "set_", "subsume", "union", "when"]
 
 RULES: dict[str, Rule] = {}
+"""The rules by which e-graphs are searched."""
+EQUATIONS: dict[str, Rule] = {}
+"""The rules that other parts of the compiler apply; no search has them, since together they do not end."""
 _SOURCES: dict[str, tuple[str, str]] = {}
 """Rule -> module and qualified name of the function that declares it."""
 OWN = "own"
@@ -63,7 +79,14 @@ def analysis(family: str, *examples: Example) -> Declaration:
     return _declaration(family, examples, False, True)
 
 
-def _declaration(family: str, examples: tuple[Example, ...], expansive: bool, analysis: bool) -> Declaration:
+def equation(family: str, *examples: Example) -> Declaration:
+    """Declares a rule of `EQUATIONS`, which is proven and tested as others are."""
+    return _declaration(family, examples, False, False, EQUATIONS)
+
+
+def _declaration(
+    family: str, examples: tuple[Example, ...], expansive: bool, analysis: bool, table: dict[str, Rule] = RULES
+) -> Declaration:
     def declare(function: Callable[..., Clauses]) -> Rule:
         name, doc = function.__name__.replace("_", "-"), inspect.cleandoc(function.__doc__ or "")
         code = function.__code__
@@ -74,14 +97,14 @@ def _declaration(family: str, examples: tuple[Example, ...], expansive: bool, an
             raise PatternError(f"the rule {name} needs {reason}", place)
         if not examples or not all(isinstance(example, Example) for example in examples):
             raise PatternError(f"the rule {name} needs an example, such as {_SHOWN}", place)
-        if name in RULES and (_SOURCES[name] != source or source[0].partition(".")[0] == "glenside"):
+        if name in {**RULES, **EQUATIONS} and (_SOURCES[name] != source or source[0].partition(".")[0] == "glenside"):
             raise PatternError(f"the rule {name} is declared twice, first in {_SOURCES[name][0]}", place)
         try:
             clauses = _clauses(name, function)
         except PatternError as error:
             raise PatternError(error.message, place) from error
-        RULES[name], _SOURCES[name] = Rule(name, family, doc, clauses, examples, expansive, analysis), source
-        return RULES[name]
+        table[name], _SOURCES[name] = Rule(name, family, doc, clauses, examples, expansive, analysis), source
+        return table[name]
 
     return declare
 

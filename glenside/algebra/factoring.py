@@ -13,19 +13,19 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from glenside.algebra.contraction_order import Product, best_order, emitted
+from glenside.algebra.equations import ADJOINT, COMMUTE, COMPOSE, DEPTH, DISTRIBUTE, IDENTITY, of_form
 from glenside.algebra.indices import Index, Operand, arranged, size_of
 from glenside.algebra.monomials import Monomial, NormalForm
 from glenside.algebra.row_operators import Affine, Relation, RowOperator, Selected, agreement, composed, renamed
 from glenside.builder.layout import rearrange, split_at
 from glenside.builder.pointwise import add
-from glenside.ir.program import is_product
-from glenside.ir.term import Term, build
+from glenside.ir.term import Term, build, postorder
 from glenside.targets.base import ProductPrices
 
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A term that computes a form, its cost, and the equations that it took."""
+    """A term that computes a form, its cost, and the names of the equations that it took."""
 
     term: Term
     cost: float
@@ -42,32 +42,27 @@ class Factoring:
     constant: Callable[[Term], bool]
     prices: ProductPrices
     _costs: dict[Term, float] = field(default_factory=dict)
+    _equations: dict[Term, tuple[str, ...]] = field(default_factory=dict)
     _known_products: dict[tuple[Product, tuple[Index, ...]], tuple[Operand, float] | None] = field(default_factory=dict)
 
     def best(self, form: NormalForm) -> Computed | None:
         """Returns the cheapest way that is found; None for forms of too many operands."""
         self._costs.clear()
+        self._equations.clear()
         self._known_products.clear()
         result, dtype = form.indices, form.term.access.dtype
         products = self._with_one_constant([self._scaled(one, dtype) for one in form.monomials], result)
-        equations = []
-        if len(products) > 1 and any(is_product(each) for each in form.inner):
-            equations.append("products distribute over sums")
-        if any(len(one.operands) > 2 for one in products):
-            equations.append("products and scales in another order")
-        if any(len(one.operands) > 1 and one.rows for one in products):
-            equations.append("windows, resizes and slices before or after products")
         while (better := self._factored(products, result, dtype)) is not None:
             products = better
-            equations.append("a common operand is factored out")
         found = self._sum(products, result)
         if found is None:
             return None
         operand, cost = found
         sizes = [index.size for index in result]
-        equations = equations or ["what is broadcast is computed once"]
         term = rearrange(arranged(operand, result), sizes, range(len(sizes)), form.term.access.dims)
-        return Computed(split_at(term, form.term.access.split), cost, tuple(dict.fromkeys(equations)))
+        of_terms = (self._equations.get(each, ()) for each in postorder(term, without={*form.leaves}))
+        names = dict.fromkeys((*of_form(form), *chain.from_iterable(of_terms)))
+        return Computed(split_at(term, form.term.access.split), cost, tuple(names))
 
     def _with_one_constant(self, products: list[Product], result: Sequence[Index]) -> list[Product]:
         """Returns the products with the sum of those of constants as one operand."""
@@ -94,11 +89,15 @@ class Factoring:
         return self._known_products[one, own]
 
     def _ordered(self, one: Product, own: Sequence[Index]) -> tuple[Operand, float] | None:
-        orders = [best_order(each, own, self.constant, self.prices) for each in (one, *_with_joint_windows(one, own))]
+        joint = _with_joint_windows(one, own)
+        orders = [best_order(each, own, self.constant, self.prices) for each in (one, *joint)]
         found = min((each for each in orders if each is not None), key=lambda each: each.cost, default=None)
         if found is None:
             return None
-        return emitted(found.plan), found.cost + sum(self._costs.get(own.term, 0.0) for own in one.operands)
+        operand = emitted(found.plan)
+        if joint and found is orders[1]:
+            self._equations[operand.term] = (COMPOSE, ADJOINT)
+        return operand, found.cost + sum(self._costs.get(own.term, 0.0) for own in one.operands)
 
     def _sum(self, products: Sequence[Product], result: Sequence[Index]) -> tuple[Operand, float] | None:
         """Returns a sum of products, constants first, with the indices of the result that any has."""
@@ -204,6 +203,12 @@ class Factoring:
         if found is None:
             return None
         operand, cost = found
+        whole = any(one.other is not None and one.other.size == one.index.size for one in relations)
+        self._equations[operand.term] = (
+            *(DISTRIBUTE, COMMUTE),
+            *((DEPTH,) if relations else ()),
+            *((IDENTITY,) if whole or len(extra) > len(relations) else ()),
+        )
         self._costs[operand.term] = 0.0 if self._known(one) and self._known(two) else cost
         return Product((*shared, operand), shared_rows)
 

@@ -28,6 +28,15 @@ class SharedProduct:
     b: Term
     shared: int
 
+    @classmethod
+    def of(cls, term: Term) -> SharedProduct:
+        """Returns a contraction with its operands."""
+        (pairs,) = term.children
+        (shared,) = pairs.attributes
+        assert isinstance(shared, int)
+        a, b = pairs.children
+        return cls(term, a, b, shared)
+
     @property
     def sizes(self) -> tuple[int, int, int, int]:
         """The sizes of groups G, rows L, depth I and columns R."""
@@ -45,7 +54,6 @@ class Merging:
     slices    what computes each merged product
     operands  the arrays that both forms read
     given     the cost of the products by prices, `cost` that of the one
-    rows      True if the products share the second operand
     """
 
     products: tuple[Term, ...]
@@ -54,22 +62,12 @@ class Merging:
     operands: tuple[Term, ...]
     given: float
     cost: float
-    rows: bool
-
-    @property
-    def equation(self) -> str:
-        """The equation that it applies."""
-        return (
-            "products that share a second operand are rows of one"
-            if self.rows
-            else "products of one operand are columns of one"
-        )
 
 
 def mergings(program: Program, constant: Callable[[Term], bool], prices: ProductPrices) -> Iterator[Merging]:
     """Yields mergings that cost less by prices; no product is in two of them."""
     order = program.info.order
-    products = [_shared(term) for term in order if is_contraction(term) and not constant(term)]
+    products = [SharedProduct.of(term) for term in order if is_contraction(term) and not constant(term)]
     dependencies = _Dependencies(program, products)
     merged: set[Term] = set()
     for rows in (True, False):
@@ -79,7 +77,7 @@ def mergings(program: Program, constant: Callable[[Term], bool], prices: Product
                 key = (one.b if rows else one.a, one.shared, one.a.access.item, one.a.access.shape.take(one.shared))
                 sharing.setdefault(key, []).append(one)
         for alike in sharing.values():
-            able = [one for one in alike if one.term not in merged and (not rows or _is_stored(one.a))]
+            able = [one for one in alike if one.term not in merged and (not rows or stored(one.a) == one.a.access.size)]
             chosen = dependencies.independent(able)
             if len(chosen) > 1:
                 found = _merged(chosen, rows, constant, prices)
@@ -92,14 +90,6 @@ def mergings(program: Program, constant: Callable[[Term], bool], prices: Product
 def is_contraction(term: Term) -> bool:
     """True for the dot products of the pairs of two operands."""
     return is_product(term) and term.children[0].operator.name == "access-product"
-
-
-def _shared(term: Term) -> SharedProduct:
-    (pairs,) = term.children
-    (shared,) = pairs.attributes
-    assert isinstance(shared, int)
-    a, b = pairs.children
-    return SharedProduct(term, a, b, shared)
 
 
 class _Dependencies:
@@ -137,14 +127,13 @@ class _Dependencies:
                 self.below[term] |= needed | (together if below & together else 0)
 
 
-def _is_stored(term: Term) -> bool:
-    """True if no element is read at two places, as those of overlapping windows are."""
+def stored(term: Term) -> int:
+    """Returns the number of elements that are read of a term, each once."""
     size = term.access.size
     while term.children and term.operator.kind in (OperatorKind.VIEW, OperatorKind.MOVEMENT):
         term = term.children[0]
-        if term.access.size < size:
-            return False
-    return True
+        size = min(size, term.access.size)
+    return size
 
 
 def _merged(
@@ -182,7 +171,7 @@ def _merged(
     whole = (groups, total, depth, columns) if rows else (groups, own_rows, depth, total)
     cost = moved + prices.product(*whole, pairs[0].access.size + pairs[1].access.size)
     operands = [first.b if rows else first.a, *operands]
-    return Merging(tuple(one.term for one in products), product, tuple(slices), tuple(operands), given, cost, rows)
+    return Merging(tuple(one.term for one in products), product, tuple(slices), tuple(operands), given, cost)
 
 
 def _joined_slices(parts: Sequence[Term], shared: int) -> tuple[Term, Term] | None:

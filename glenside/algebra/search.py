@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from glenside.algebra.equations import MERGE
 from glenside.algebra.factoring import Factoring
-from glenside.algebra.merging import is_contraction, mergings
+from glenside.algebra.merging import SharedProduct, is_contraction, mergings, stored
 from glenside.algebra.monomials import NormalForm
 from glenside.algebra.normal_form import MOVEMENT, normal_form
 from glenside.builder.layout import split_at
-from glenside.ir.operator import OperatorKind
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.ir.types import Tensor
@@ -33,7 +33,7 @@ class Candidate:
 
     region     the name of what is computed instead
     products   the names of its products as they are written, or its operator
-    equations  the equations that its form takes
+    equations  the names of the rules that its form takes: `glenside rules NAME` shows a rule and its proof
     """
 
     region: str
@@ -148,7 +148,7 @@ class _Search:
         for one in mergings(self.program, self.is_constant, self.prices):
             names = self._layers(one.products) or ("products",)
             both = build("construct-tuple", *one.products), build("construct-tuple", *one.slices)
-            if self._accepts(*both, one.operands, (one.given, one.cost), names, (one.equation,)):
+            if self._accepts(*both, one.operands, (one.given, one.cost), names, (MERGE,)):
                 self.forms |= zip(one.products, one.slices, strict=True)
                 self._name(_label(names), [one.product])
         return self._result()
@@ -257,24 +257,11 @@ def _given(form: NormalForm, constant: Callable[[Term], bool], prices: ProductPr
             continue
         (x,) = term.children
         if is_contraction(term):
-            a, b = x.children
-            (shared,) = x.attributes
-            assert isinstance(shared, int)
-            groups = a.access.shape.take(shared).product()
-            rows, columns = a.access.shape.drop(shared).product(), b.access.shape.drop(shared).product()
-            total += prices.product(groups, rows, a.access.item.product(), columns, _stored(a) + _stored(b))
+            own = SharedProduct.of(term)
+            total += prices.product(*own.sizes, stored(own.a) + stored(own.b))
         else:
             total += prices.elementwise(x.access.size, term.access.size)
     return total
-
-
-def _stored(term: Term) -> int:
-    """Returns the number of elements that are read of a term, each once."""
-    size = term.access.size
-    while term.children and term.operator.kind in (OperatorKind.VIEW, OperatorKind.MOVEMENT):
-        term = term.children[0]
-        size = min(size, term.access.size)
-    return size
 
 
 def _rewritten(program: Program, forms: Mapping[Term, Term], named: Mapping[str, Term]) -> Program:

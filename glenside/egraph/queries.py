@@ -18,7 +18,7 @@ from glenside.egraph.tables import rows
 
 DEMANDS, LATE_DEMANDS = "demands", "late-demands"
 """The rulesets that demand shapes: for analyses and subsuming rules; and, after those, for all other rules."""
-_TYPE = [function.name for function in (dims, split, dtype)]
+_TYPE = {function.name: function.result.value for function in (dims, split, dtype)}
 
 
 @lru_cache(maxsize=8192)
@@ -37,7 +37,7 @@ def compiled(
     lines: list[str] = []
     if wanted and sorts and sum(map(_joins, wanted[0][0])) > 1:
         start = len(wanted[0][0])
-        columns = _needed(sorts, read[:start], [*read[start:], *read_all(actions)])
+        columns = _needed((*sorts, *_unnamed(read)), read[:start], [*read[start:], *read_all(actions)])
         kept = [[f"found-{name}", *columns]]
         lines.append(relation_text(f"found-{name}", columns.values()))
     wants = "shapes" if ruleset == "types" else DEMANDS if early or not kept else LATE_DEMANDS
@@ -68,6 +68,13 @@ def _needed(sorts: Iterable[tuple[str, str]], before: Iterable[Sexpr], after: It
     """Returns variable -> sort for variables in both `before` and `after`."""
     bound, read = set[str]().union(*map(atoms, before)), set[str]().union(*map(atoms, after))
     return {variable: sort for variable, sort in sorts if variable in bound & read}
+
+
+def _unnamed(facts: Iterable[Sexpr]) -> Iterator[tuple[str, str]]:
+    """Yields the variables of rows of types that the rule itself does not name, and their sorts."""
+    for atom in sorted(set[str]().union(*map(atoms, facts))):
+        if atom.startswith("any-"):
+            yield atom, _TYPE[atom.split("-")[1]]
 
 
 def _typed_at_once(facts: list[Sexpr]) -> list[Sexpr]:

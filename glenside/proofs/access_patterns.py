@@ -33,6 +33,10 @@ class Impossible(Exception):
     """The facts do not hold together, or an operator refuses its operands whatever the sizes."""
 
 
+class NoSuchCase(Impossible):
+    """One of the two cases of a distinction contradicts the facts."""
+
+
 class NotExpressible(Exception):
     """The prover has no meaning for a part of a clause."""
 
@@ -93,6 +97,14 @@ class Choices:
         self._at += 1
         self._reached = max(self._reached, self._at)
         return among[self._script[self._at - 1]]
+
+    def skip(self) -> None:
+        """Passes over a choice that does not matter; it did if the run started without what is now known."""
+        if self._at == len(self._script):
+            self.choose((None,))
+        else:
+            self._at += 1
+            self._reached = max(self._reached, self._at)
 
     def restart(self) -> None:
         """Starts the same run again: it may end earlier, for what is known from later choices."""
@@ -200,7 +212,10 @@ class Case:
     def decide(self, condition: Condition) -> bool:
         """Distinguishes two cases; assumes the condition or its negation. Returns True in the first."""
         holds = self.choices.choose((True, False))
-        self.assume(condition if holds else condition.negated)
+        try:
+            self.assume(condition if holds else condition.negated)
+        except Impossible:
+            raise NoSuchCase("a case distinction contradicts the facts") from None
         return holds
 
     @property

@@ -295,4 +295,4 @@ def _is_positive(value: Integer, lower: Collection[Integer]) -> bool:
 
 
 def _is_sum_of(value: Integer, lower: Collection[Integer]) -> bool:
-    return all(c > 0 and all(_of(atom) in lower for atom in m) for m, c in value.terms)
+    return all(c > 0 and all(_of(a) in lower or _of(a) - 1 in lower for a in m) for m, c in value.terms)

@@ -21,8 +21,8 @@ from glenside.proofs.symbolic_integers import Condition, at_least, less, plain, 
 from glenside.proofs.vectors import VECTORS
 
 _COMPARED = {"=", "!=", "<", "<=", ">", ">="}
-
-
+_OF_RANKS = {"dims", "split", "+", "-", "take", "drop", "shift", "permute", "vec-of", "vec-empty", "vec-append"}
+_OF_RANKS |= {"vec-length", "vec-range"}
 _LATER = object()
 """The value of a name that the right side binds, before it is built."""
 
@@ -43,6 +43,7 @@ class ClauseCase:
         nodes = [n for f in facts for n in _walk(f)]
         self._literals = {n.value for n in nodes if isinstance(n, Literal) and isinstance(n.value, str)}
         self._forms, self._facts = _forms(facts)
+        self._definitions = _definitions(self._facts)
         categories = [f.arguments for f in facts if f.head.name == "category"]
         self._categories = {str(kind): str(c) for kind, c in categories if isinstance(c, Literal)}
 
@@ -149,6 +150,9 @@ class ClauseCase:
         choose, rank = self.case.choices.choose, operands[0].rank if operands else 0
         if column.sort is TEXT:
             return self._text(operator, column, name)
+        known = self._by_facts(name)
+        if known is not None:
+            return known
         if column.sort is INT:
             if column.name == "axis":
                 return choose(range(rank + (operator == "access-insert-axis")))
@@ -168,6 +172,19 @@ class ClauseCase:
         else:
             axes = choose(range(self.case.max_rank + 1))
         return tuple(self.case.size(f"{name}.{k}") for k in range(axes))
+
+    def _by_facts(self, name: str, sought: frozenset[str] = frozenset()) -> Any:
+        """Returns the value that an equation gives a variable, from what is chosen already; None if there is none.
+
+        A choice that the facts would refute later is not made.
+        """
+        for value in self._definitions.get(name, ()):
+            unbound = {v.name for v in (value, *_walk(value)) if isinstance(v, Variable)} - self.values.keys()
+            found = {v: None if v in sought else self._by_facts(v, sought | {name}) for v in unbound - {name}}
+            if name not in unbound and None not in found.values():
+                self.values |= found
+                return self.value(value)
+        return None
 
     def _text(self, operator: str, column: Column, name: str) -> str:
         if operator == "access-pad":
@@ -372,6 +389,17 @@ def _forms(facts: Iterable[Fact]) -> tuple[dict[str, Call], list[Fact]]:
     return forms, rest
 
 
+def _definitions(facts: Iterable[Fact]) -> dict[str, list[Pattern]]:
+    """Returns what equations say of variables that are numbers or vectors, in terms of ranks and splits."""
+    found: dict[str, list[Pattern]] = {}
+    for fact in facts:
+        for side, value in (fact.arguments, fact.arguments[::-1]) if fact.head.name == "=" else ():
+            heads = {node.head.name for node in (value, *_walk(value)) if isinstance(node, Call)}
+            if isinstance(side, Variable) and side.sort in (INT, INTS) and heads <= _OF_RANKS:
+                found.setdefault(side.name, []).append(value)
+    return found
+
+
 def _condition(head: str, x: Any, y: Any) -> Condition:
     if head in ("=", "!="):
         return same(x, y) if head == "=" else same(x, y).negated
@@ -388,6 +416,3 @@ def _walk(part: Fact | Pattern) -> Iterator[Pattern]:
     for argument in part.arguments if isinstance(part, Fact | Call) else ():
         yield argument
         yield from _walk(argument)
-
-
-__all__ = ["ClauseCase", "equations", "lets"]

@@ -15,12 +15,13 @@ from glenside.proofs.symbolic_integers import Integer, at_least, integer
 
 _ORDERED = {"argmax", "argmin"}
 """The reductions that depend on the order of the elements."""
-_ZERO_TO_ZERO = {"reduce-prod", "reduce-max", "reduce-min", "reduce-mean", "argmax", "argmin"}
-"""The reductions that map an item of zeros, of at least one, to zero; reduce-sum is a sum."""
+_ZERO_TO_ZERO = {"reduce-prod", "reduce-max", "reduce-min", "argmax", "argmin"}
+"""The reductions that map an item of zeros, of at least one, to zero; reduce-sum and reduce-mean are sums."""
 _NEUTRAL = {"reduce-sum", "reduce-prod"}
 """The reductions that have a value where there is no element."""
 _FLOATS_ALONE = {"softmax", "log-softmax", "reduce-mean"}
-_KNOWN = {"negative", "elementwise-add", "elementwise-mul", "elementwise-div", "subtract", "reduce-sum", "dot-product"}
+_KNOWN = {"negative", "elementwise-add", "elementwise-mul", "elementwise-div", "subtract", "dot-product"}
+_KNOWN |= {"reduce-sum", "reduce-mean"}
 """The compute types that are sums and products; of all others little is known but their names."""
 _PARAMETERS = {"clip": "0 6", "leaky-relu": "1/2", "mod": "floor", "compare": "lt", "argsort": "ascending"}
 
@@ -136,6 +137,9 @@ def _reduction(case: Case, kind: str, a: Access, dtype: str) -> Callable[[Index]
         case.require(*(at_least(n, 1) for n in a.item))
     if kind == "reduce-sum":
         return lambda i: casted(a.at((*i, *inside)), a.dtype, dtype).over(ranges)
+    if kind == "reduce-mean":
+        share = _reciprocal(number(Fraction(1)).over(ranges))
+        return lambda i: share * a.at((*i, *inside)).over(ranges)
     ordered, zero = kind in _ORDERED, kind in _ZERO_TO_ZERO
     return lambda i: reduction(kind, ranges, a.at((*i, *inside)), ordered=ordered, zero=zero)
 

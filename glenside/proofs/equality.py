@@ -191,6 +191,18 @@ def _solved(known: Assumptions, s: Summand) -> Summand | None:
             found = _multiples(known, s, guard, v, n)
             if found is not None:
                 return found
+        if (zero := _without_remainder(known.assuming(*s.bounds()), guard)) is not None:
+            return replace(s, guards=s.guards - {guard} | {zero})
+    return None
+
+
+def _without_remainder(inside: Assumptions, guard: Condition) -> Condition | None:
+    """Returns r = 0 for r mod n = 0 where r is between -n and n; None for another guard."""
+    for atom in guard.value.atoms:
+        if isinstance(atom, Quotient):
+            r, n = atom.dividend, atom.divisor
+            if guard == same(r - n * quotient(r, n), 0) and inside.proves(less(r, n)) and inside.proves(less(-r, n)):
+                return same(r, 0)
     return None
 
 

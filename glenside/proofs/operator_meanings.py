@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
+from glenside.ir.dtypes import INTEGERS
 from glenside.ir.operator import OPERATORS
 from glenside.ir.rational import exact
 from glenside.ir.types import AccessType
@@ -24,6 +25,7 @@ from glenside.proofs.symbolic_integers import (
     integer,
     integers,
     less,
+    lookup,
     product,
     quotient,
     remainder,
@@ -220,6 +222,10 @@ def _broadcast(case: Case, a: Access, shape: Sequence[Number], item: Sequence[Nu
     wide = integers((*shape, *item))
     repeated = []
     for have, want in zip(a.dims, wide, strict=True):
+        if have == want:
+            case.choices.skip()
+            repeated.append(False)
+            continue
         repeated.append(case.decide(same(have, 1)))
         if not repeated[-1]:
             case.require(same(have, want))
@@ -295,6 +301,23 @@ def _number(value: Any, dtype: str) -> Element:
 def _shift_right(case: Case, a: Access) -> Callable[[Index], Element]:
     case.need(a.split > 0)
     return a.at
+
+
+@_operator("access-gather")
+def _gather(case: Case, a: Access, indices: Access, axis: int) -> Callable[[Index], Element]:
+    """Nothing is known of where an index is in an axis, but that it is the same in axes of one size."""
+    _need_axis(case, a, axis)
+    case.need(indices.dtype in INTEGERS)
+    beyond = axis + indices.rank
+
+    def at(i: Index) -> Element:
+        number = indices.at(i[axis:beyond]).summands
+        read = number[0].factors[0] if len(number) == 1 and len(number[0].factors) == 1 else None
+        if not isinstance(read, Read) or number[0].guards or number[0].coefficient != 1:
+            raise NotExpressible("indices that are computed")
+        return a.at((*i[:axis], lookup(read.tensor, (*read.index, a.dims[axis])), *i[beyond:]))
+
+    return at
 
 
 @_operator("access-squeeze")

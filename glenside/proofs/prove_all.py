@@ -13,13 +13,13 @@ from typing import Any
 
 from glenside.proofs import status
 from glenside.proofs.prove_rule import prove_clause
-from glenside.rewrites import RULES
+from glenside.rewrites import all_rules
 
 
 def proven(name: str) -> tuple[str, dict[str, Any], float]:
     """Returns the name of a clause, its result, and processor seconds."""
     rule, _, number = name.rpartition("#")
-    clause = RULES[rule].clauses[int(number) - 1]
+    clause = all_rules()[rule].clauses[int(number) - 1]
     start = time.process_time()
     found = prove_clause(clause)
     assert found is not None
@@ -37,7 +37,7 @@ def proven(name: str) -> tuple[str, dict[str, Any], float]:
 
 def prove_all(arguments: Sequence[str]) -> None:
     """Proves the clauses of these rules, or else those whose results are not current; prints a line for each."""
-    rules = [RULES[name] for name in arguments]
+    rules = [all_rules()[name] for name in arguments]
     names = [n for rule in rules for n, _ in status.clause_names(rule)] if rules else status.outdated()
     counts, seconds = Counter[str](), 0.0
     with get_context("spawn").Pool(2) as pool:

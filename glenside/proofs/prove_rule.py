@@ -12,7 +12,7 @@ from glenside.egraph.clause import Clause
 from glenside.egraph.pattern import Fact, Literal, Pattern
 from glenside.egraph.rule import Rule
 from glenside.ir.dtypes import DTYPES as DTYPE_RECORDS
-from glenside.proofs.access_patterns import Access, Case, Choices, Impossible, NotExpressible
+from glenside.proofs.access_patterns import Access, Case, Choices, Impossible, NoSuchCase, NotExpressible
 from glenside.proofs.assumptions import Effort, OutOfTime
 from glenside.proofs.clause_cases import ClauseCase, equations, lets
 from glenside.proofs.counterexamples import Counterexample, counterexample, witness
@@ -160,6 +160,8 @@ def _prove_case(clause: Clause, found: ClauseCase, progress: _Progress) -> None:
             for name, value in lets(clause):
                 found.values[name] = found.build(value)
             right = found.build(pair[1])
+        except NoSuchCase:
+            raise
         except Impossible as why:
             if not case.owing:
                 raise

@@ -91,17 +91,17 @@ def digest(clause: Clause) -> str:
 
 def outdated() -> list[str]:
     """Returns the names of clauses whose results are missing, or are of another clause or prover."""
-    from glenside.rewrites import RULES
+    from glenside.rewrites import all_rules
 
-    named = [pair for rule in RULES.values() for pair in clause_names(rule)]
+    named = [pair for rule in all_rules().values() for pair in clause_names(rule)]
     return [name for name, clause in named if results().get(name, {}).get("digest") != digest(clause)]
 
 
 def write(new: Mapping[str, Mapping[str, Any]]) -> None:
     """Writes results beside those that are still of a clause, in the order of names."""
-    from glenside.rewrites import RULES
+    from glenside.rewrites import all_rules
 
-    names = [name for rule in RULES.values() for name, _ in clause_names(rule)]
+    names = [name for rule in all_rules().values() for name, _ in clause_names(rule)]
     merged = {**results(), **new}
     kept = {name: merged[name] for name in sorted(names) if name in merged}
     FILE.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")

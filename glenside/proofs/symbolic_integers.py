@@ -52,6 +52,22 @@ class Quotient(Atom):
         return self.dividend, self.divisor
 
 
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Lookup(Atom):
+    """The position that an element of a tensor of integers is in an axis, whose size is the last of `index`."""
+
+    tensor: str
+    index: tuple[Integer, ...]
+
+    def parts(self) -> tuple[Integer, ...]:
+        return self.index
+
+
+def lookup(tensor: str, index: tuple[Integer, ...]) -> Integer:
+    """Returns the position in an axis, whose size is the last of `index`, that an element of a tensor is."""
+    return _of_terms({(Lookup(f"{tensor}[{', '.join(map(str, index))}]", tensor, index),): 1})
+
+
 Monomial: TypeAlias = tuple[Atom, ...]
 """A product of atoms, sorted by key."""
 
@@ -223,10 +239,10 @@ def quotient(dividend: Number, divisor: Number) -> Integer:
     negative = rest.terms[-1][1] < 0 and all(c < 0 for monomial, c in rest.terms if monomial)
     if negative and all(c > 0 for monomial, c in by.terms if monomial):  # floor(-a / b) = -floor((a + b - 1) / b)
         return whole - quotient(by - rest - 1, by)
-    if len(rest.terms) == 1 and rest.terms[0][1] == 1 and len(rest.terms[0][0]) == 1:
-        inner = rest.terms[0][0][0]
-        if isinstance(inner, Quotient):
-            return whole + quotient(inner.dividend, inner.divisor * by)
+    for monomial, c in rest.terms:  # floor((floor(a / b) + r) / d) = floor((a + r b) / (b d))
+        if c == 1 and len(monomial) == 1 and isinstance(inner := monomial[0], Quotient):
+            others = rest - _of_terms({monomial: 1})
+            return whole + quotient(inner.dividend + others * inner.divisor, inner.divisor * by)
     return whole + _of_terms({(Quotient(f"({rest} / {by})", rest, by),): 1})
 
 
@@ -275,6 +291,8 @@ def _substituted(atom: Atom, values: Mapping[Atom, Integer]) -> Integer:
         return values[atom]
     if isinstance(atom, Quotient):
         return quotient(atom.dividend.substitute(values), atom.divisor.substitute(values))
+    if isinstance(atom, Lookup):
+        return lookup(atom.tensor, tuple(i.substitute(values) for i in atom.index))
     return _of_terms({(atom,): 1})
 
 

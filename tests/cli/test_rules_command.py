@@ -7,7 +7,7 @@ import json
 import pytest
 from command_line import run
 
-from glenside.rewrites import RULES
+from glenside.rewrites import all_rules
 
 
 def test_a_page_shows_the_equation_its_clauses_the_reason_and_an_example(capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,4 +50,4 @@ def test_an_unknown_name_is_refused_with_close_ones(capsys: pytest.CaptureFixtur
 
 def test_without_a_name_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("rules", "--json") == 0
-    assert {row["name"] for row in json.loads(capsys.readouterr().out)} == set(RULES)
+    assert {row["name"] for row in json.loads(capsys.readouterr().out)} == set(all_rules())

@@ -52,6 +52,14 @@ def _saturated(*rules: Rule) -> tuple[Saturation, set[tuple[int, int]]]:
     return search, {(row[0], row[1]) for row in rows}
 
 
+@pytest.mark.parametrize(("at", "matches"), [(0, 2), (1, 0)])
+def test_a_guard_after_what_waits_for_a_shape_is_kept(at: int, matches: int) -> None:
+    x, d, size = variables("x d size")
+    found = (ROOT == op.negative(x), d == dims(x), size == d.product(), split(x) == at)
+    search, rows = _saturated(_rule("test-measuring", when(*found).then(measured(ROOT, size))))
+    assert len(rows) == search.progress.rules["test-measuring"].matches == matches
+
+
 def test_what_waits_for_a_shape_is_found() -> None:
     search, rows = _saturated(_measuring())
     assert [size for _, size in sorted(rows)] == [6, 6]

@@ -21,7 +21,7 @@ from glenside.proofs.assumptions import Effort
 from glenside.proofs.compute_meanings import keeps_zero
 from glenside.proofs.elements import Apply, Element, Factor, Read, Reduction, of_factor
 from glenside.proofs.operator_meanings import MEANINGS
-from glenside.proofs.symbolic_integers import Integer, integers
+from glenside.proofs.symbolic_integers import Integer, Lookup, integer, integers
 from glenside.semantics.interpreter import evaluate
 
 assert PRIMITIVES
@@ -31,7 +31,7 @@ _REDUCED |= {"argmax": np.argmax, "argmin": np.argmin, "product": np.prod}
 
 def _programs() -> list[Any]:
     records = [*OPERATORS.values(), *COMPUTES.values()]
-    known = [r for r in records if r.name in MEANINGS or r.name in COMPUTES]
+    known = [r for r in records if (r.name in MEANINGS and r.name != "access-gather") or r.name in COMPUTES]
     return [pytest.param(e, id=f"{r.name}-{k}") for r in known for k, e in enumerate(r.examples)]
 
 
@@ -169,6 +169,30 @@ def test_meanings_hold_at_sizes_of_zero_and_one(name: str, seed: int) -> None:
     dims = tuple(rng.choice((0, 1, 1, 2, 3)) for _ in range(rank))
     lo, hi = sorted(rng.randint(0, dims[1]) for _ in range(2))
     _agree(parse(text.format(lo=lo, hi=hi, step=rng.randint(1, 2)), shapes={"x": dims}), seed)
+
+
+@pytest.mark.parametrize("axis", range(3))
+def test_the_meaning_of_a_gather(axis: int) -> None:
+    text = f"(access-gather (access (access-tensor x) 1) (access-tensor i) {axis})"
+    program = parse(text, shapes={"x": (3, 4, 5), "i": (2, 2)}, dtypes={"i": "int64"})
+    x, i = np.arange(60.0, dtype=np.float32).reshape(3, 4, 5), np.array([[2, -1], [0, 1]])
+    x_leaf, i_leaf = (
+        Access(access_type(integers(a.shape), s, d), lambda at, n=n: of_factor(Read(n, at)))  # type: ignore[misc]
+        for n, a, s, d in (("x", x, 1, "float32"), ("i", i, 0, "int64"))
+    )
+    found = MEANINGS["access-gather"](Case(Choices(), Effort(60), "float32", 3), x_leaf, i_leaf, axis)
+    wanted = evaluate([program.term], {"x": x, "i": i})[0]
+    assert (tuple(n.constant for n in found.dims), found.split) == (wanted.shape, program.term.access.split)
+    for at in product(*map(range, wanted.shape)):
+        (read,) = found.at(integers(at)).summands[0].factors
+        assert isinstance(read, Read)
+        places = {
+            a: integer(i[tuple(_number(p, {}) for p in a.index[:-1])] % x.shape[axis])
+            for p in read.index
+            for a in p.atoms
+            if isinstance(a, Lookup)
+        }
+        assert x[tuple(_number(p.substitute(places), {}) for p in read.index)] == wanted[at]
 
 
 @pytest.mark.parametrize("kind", [c for c in COMPUTES if c not in ("clip", "leaky-relu", "mod", "compare", "argsort")])

@@ -54,15 +54,16 @@ def rules(name: RuleName = None, as_json: Json = False) -> None:
     from glenside.ir.names import suggestion
     from glenside.proofs.status import summary
     from glenside.report.rule_page import rule_page
-    from glenside.rewrites import RULES
+    from glenside.rewrites import all_rules
 
+    known = all_rules()
     if name is not None:
-        if name not in RULES:
-            raise BadInput(f"unknown rule {one_line(name)}{suggestion(name, RULES)}")
-        page = rule_page(RULES[name])
+        if name not in known:
+            raise BadInput(f"unknown rule {one_line(name)}{suggestion(name, known)}")
+        page = rule_page(known[name])
         print(json.dumps(asdict(page), indent=2) if as_json else page)
         return
-    by_family = sorted(RULES.values(), key=lambda r: (r.family, r.name))
+    by_family = sorted(known.values(), key=lambda r: (r.family, r.name))
     _listing(
         [{"name": r.name, "family": r.family, "proofs": summary(r), "about": r.equation} for r in by_family], as_json
     )
