@@ -193,6 +193,10 @@ class _Point(NamedTuple):
     results: Sequence[Array]
 
 
+class _OutsideGradient(Exception):
+    """The gradient program has an index outside its axis, and the original has none."""
+
+
 class _AdjointTest:
     """The adjoint test <u, J v> = <J^T u, v>, and its verdicts over all rounds."""
 
@@ -221,7 +225,7 @@ class _AdjointTest:
         known = dict(self.differs)
         try:
             found = self._compare(self._point(self.turns, 0))
-        except OutOfBounds as error:
+        except _OutsideGradient as error:
             found = {}
             known |= {n: f"differs: {error}, where the original is within" for n in self.equal if n not in known}
         if found:
@@ -250,7 +254,12 @@ class _AdjointTest:
         seen: dict[Term, Any] = {}
         with BLAS_ON_ONE_THREAD:
             roots = [*terms.values(), *self.pair.values]
-            observe(roots, Trial(numbers, values, self.branches.begin), self.clock, seen.__setitem__)
+            try:
+                observe(roots, Trial(numbers, values, self.branches.begin), self.clock, seen.__setitem__)
+            except OutOfBounds as error:
+                trial = Trial(numbers, values, self.branches.begin)
+                observe([self.pair.original], trial, self.clock, lambda *_: None)  # it may raise OutOfBounds too
+                raise _OutsideGradient(str(error)) from error
         found = {name: np.asarray(seen[term].imag, np.float32) for name, term in terms.items()}
         return _Point(numbers, values, self.branches.begin, u, found, [seen[term] for term in self.pair.values])
 

@@ -276,3 +276,12 @@ def test_a_wrong_derivative_by_an_exponent_is_refused() -> None:
     log = b.compute("log", b.select(b.compare("eq", base, b.full((), "0")), b.full((), "2"), base))
     own = gl.Program(b.multiply(b.multiply(b.input("g", (4, 3)), log), program.term))
     assert not is_equal(check_gradient(program, own, ["y"]).gradients["y"])
+
+
+@pytest.mark.parametrize("size", [0, 3])
+@pytest.mark.parametrize("how", [gl.gradient, gl.value_and_gradient])
+def test_indices_outside_of_the_original_are_no_difference(size: int, how: Callable[..., Program]) -> None:
+    b = gl.Builder()
+    program = b.finish(build("access-gather", b.input("x", (size, 2)), build("full", (1,), "5", "int64"), 0))
+    report = check_gradient(program, how(program, "x", cotangent="g"), "x")
+    assert report.gradients["x"].startswith("not checked: access-gather requires indices from")
