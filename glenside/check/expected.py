@@ -34,6 +34,8 @@ _ENDS = 6
 _EQUAL, _SPECIAL = 0.35, 0.65
 """The share of seeds whose numbers are often equal, and with those whose numbers are special values."""
 _SPECIAL_REALS = (0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, -1.5, 2.0, 2.5, -2.5, -3.0, 100.0)
+_HALVES, _TIED = (0.5, -0.5, 1.5, -1.5, 2.5, -2.5), 1 / 8
+"""Ties of rounding, and their share of numbers that are normal otherwise."""
 _HUGE, _TINY = 1e18, 1e-2
 _EXACT = frozenset(
     "abs negative sign floor ceil round relu maximum minimum compare select logical-and logical-or logical-not "
@@ -61,7 +63,8 @@ def values_of(program: Program, seed: int) -> dict[str, Array]:
 
 
 def drawn(tensor: Tensor, limit: int | Array | None = None, *, seed: int) -> Array:
-    """Draws floats that are normal, small whole numbers, halves or zeros, integers of full range or small, or indices.
+    """Draws floats that are normal with some ties of rounding, small whole numbers, halves or zeros, integers of full
+    range or small, or indices.
 
     For some seeds all tensors are small whole numbers and halves, many of which are equal, with exact sums. For
     others they are values at which operators change their behaviour, such as 0, -1 and the limits of integers.
@@ -77,7 +80,8 @@ def drawn(tensor: Tensor, limit: int | Array | None = None, *, seed: int) -> Arr
         way = rng.integers(4, 7)
     if dtype in REALS:
         if way < 4:
-            return rng.standard_normal(dims).astype(dtype)
+            ties = rng.random(dims) < _TIED
+            return np.where(ties, rng.choice(_HALVES, dims), rng.standard_normal(dims)).astype(dtype)
         if way < 6:
             return rng.integers(-4, 5, dims).astype(dtype)
         if way == 6:

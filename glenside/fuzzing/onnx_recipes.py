@@ -39,6 +39,7 @@ from glenside.fuzzing.onnx_nodes import (
     transposed_convolution,
     unary,
     variadic,
+    varied,
     with_axis,
 )
 from glenside.fuzzing.turns import Turn
@@ -142,18 +143,17 @@ def _resize(d: Draft, x: Value) -> list[str]:
 def _recurrent(op: str, gates: int) -> Recipe:
     def draw(d: Draft, x: Value) -> list[str]:
         pick = d.pick
-        x = d.of_rank(d.cast(x, "float32"), 3)
-        steps, _, size = x[2]
-        if steps > 6 or size > 40:
-            x = d.spec(d.input((3, 2, 4)))
-            size = x[2][2]
+        size = pick.randint(1, 5)
+        x = d.spec(d.input((pick.randint(1, 4), pick.randint(1, 3), size)))  # finite: runtimes differ for nans
         hidden, direction = pick.randint(1, 4), pick.choice(("forward", "reverse", "bidirectional"))
         ways = 2 if direction == "bidirectional" else 1
         ins = [x[0], d.weight((ways, gates * hidden, size)), d.weight((ways, gates * hidden, hidden))]
         if pick.random() < 0.6:
             ins.append(d.weight((ways, 2 * gates * hidden)))
         how: dict[str, Any] = {"linear_before_reset": pick.randint(0, 1)} if op == "GRU" else {}
-        return d.node(op, ins, 2, hidden_size=hidden, direction=direction, **how)
+        made = d.node(op, ins, 2, hidden_size=hidden, direction=direction, **how)
+        one = d.numbers([1.0], "float32", ())  # runtimes approximate gates, with errors relative to 1
+        return [d.node("Add", [result, one])[0] for result in made]
 
     return draw
 
@@ -256,7 +256,7 @@ RECIPES: dict[str, Recipe] = {
     "IsInf": unary("IsInf", detect_negative=(0, 1), detect_positive=(0, 1)),
     "LRN": lambda d, x: d.node("LRN", [d.of_rank(x, 4)[0]], size=d.pick.choice((1, 3, 5)), alpha=0.1),
     "LpNormalization": with_axis("LpNormalization", p=(1, 2)),
-    "MeanVarianceNormalization": lambda d, x: d.node("MeanVarianceNormalization", [d.of_rank(x, 4)[0]]),
+    "MeanVarianceNormalization": lambda d, x: d.node("MeanVarianceNormalization", [varied(d, d.of_rank(x, 4))[0]]),
     "Dropout": unary("Dropout"),
     "Conv": convolution,
     "ConvTranspose": transposed_convolution,
@@ -299,8 +299,9 @@ _VERSIONS, _LATE = range(7, 23), range(14, 23)
 """Versions of ONNX, and those that have all operators."""
 _LEFT_OUT = 0.4
 """The share of nodes without some of their attributes."""
-_ALONE = 8
-"""Operators of a model in which each is applied to the same value."""
+_ALONE, _VARIANTS = 6, 2
+"""Operators of a model in which each is applied alone, and the ways in which each is."""
+_TRIES = 6
 _SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.5, -2.5, 2.0, -3.0, inf, -inf)
 
 
@@ -315,27 +316,32 @@ def drawn_model(pick: random.Random, turn: Turn | None = None) -> str:
     dtype = pick.choice(("float32", "float32", "float64", "int32", "int64", "int8", "uint8")) if alone else "float32"
     x = d.spec(d.input([pick.choice((1, 2, 3, 4, 5, 7)) for _ in range(rank)], dtype))
     names = turn.of(list(RECIPES), _ALONE if alone else 1)
-    if alone:
-        extreme = _added(d, _extreme, x) if pick.random() < 0.4 else []
-        ends = _alone(d, d.spec(extreme[0]) if extreme else x, names)
-    else:
-        ends = _chained(d, x, names)
+    ends = _alone(d, x, names) if alone else _chained(d, x, names)
     d.model.outputs = ends or d.node("Identity", [x[0]])
     return d.model.used().text()
 
 
 def _alone(d: Draft, x: Value, names: Sequence[str]) -> list[str]:
-    """Applies each operator to the same value, so that no later one hides its result; returns all results."""
+    """Applies each operator in several ways, so that no later one hides its result; returns all results.
+
+    The operand is an input, special values, or if the operator refuses the dtype, floats.
+    """
+    operands, floats = _and_special(d, x), _and_special(d, d.cast(x, "float32"))
     ends = list[str]()
-    for name in names:
-        for _ in range(6):
-            if made := _added(d, RECIPES[name], x):
+    for name in [name for name in names for _ in range(_VARIANTS)]:
+        for turn in range(_TRIES):
+            if made := _added(d, RECIPES[name], d.pick.choice(operands if turn < _TRIES // 2 else floats)):
                 ends += made
                 break
     return ends
 
 
-def _extreme(d: Draft, x: Value) -> list[str]:
+def _and_special(d: Draft, x: Value) -> list[Value]:
+    special = _added(d, _special, x)
+    return [x, *([d.spec(special[0])] if special else [])]
+
+
+def _special(d: Draft, x: Value) -> list[str]:
     """Returns values at which operators change their behaviour, computed from an input: 0, halves, infinities."""
     _, dtype, dims = x
     values = [v for v in _SPECIAL if "float" in dtype or isfinite(v)]
@@ -350,7 +356,7 @@ def _chained(d: Draft, x: Value, first: Sequence[str]) -> list[str]:
     """Applies operators to each other's results, of which the given ones come first; returns the results."""
     pick, names, ends, seen = d.pick, list(RECIPES), list[str](), list[str]()
     for step in range(pick.randint(1, 6)):
-        for _ in range(6):
+        for _ in range(_TRIES):
             name = first[step] if step < len(first) else pick.choice(names)
             if made := _added(d, RECIPES[name], x):
                 seen += [name for name in ends if pick.random() < 0.4]

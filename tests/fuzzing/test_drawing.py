@@ -75,6 +75,7 @@ def test_numbers_are_special_values_for_some_seeds() -> None:
         seen = [{*drawn(tensor, seed=seed).tolist()} for seed in range(60)]
         if dtype == "float32":
             assert any({0.5, 2.5, -1.5, 100.0} <= own for own in seen)
+            assert sum({0.5, 1.5, -2.5} <= own for own in seen) > 30, "ties of rounding are among most numbers"
         else:
             assert any({0, 1, *limits(dtype)} <= own and len(own) < 20 for own in seen)
 
@@ -115,6 +116,22 @@ def test_attributes_are_left_out_of_models() -> None:
     for op, name in (("Transpose", "perm"), ("Trilu", "upper"), ("ArgMax", "keepdims"), ("Gemm", "alpha")):
         assert seen[op, name, True]
         assert seen[op, name, False]
+
+
+def test_every_onnx_operator_is_drawn_soon_and_on_special_values() -> None:
+    pytest.importorskip("onnx")
+    from glenside.fuzzing.models import Model
+    from glenside.fuzzing.onnx_recipes import RECIPES
+
+    seen, infinite = Counter[str](), 0
+    for number in range(4 * len(RECIPES) // 3):  # every second one applies 6 operators in two ways each
+        model = Model.of(drawn_case(random.Random(number), DOORS["import"], [], Turn(1, number)).text)
+        seen.update(op for op, *_ in model.nodes)
+        drawn = {number for _, _, values in model.constants.values() for number in values or ()}
+        infinite += {np.inf, -np.inf} <= drawn
+    rare = [op for op in RECIPES if seen[op] < 2 and op not in ("GeluOfOnnx", "Unsqueeze")]
+    assert len(rare) < len(RECIPES) / 20, rare
+    assert infinite > 20
 
 
 def test_arrays_for_networks_have_few_tiles() -> None:

@@ -110,6 +110,20 @@ def test_functions_with_attributes(op: str, version: int, attributes: dict[str, 
     as_the_reference(op, np.array([*SPECIAL, 1.5, -1.5], "float32"), version=version, **attributes)
 
 
+@pytest.mark.parametrize("dtype", [*SIGNED, *UNSIGNED])
+@pytest.mark.parametrize("bias", [0.0, 0.5, 1.0, 2.75])
+def test_shrink_of_integers_adds_fractions_before_it_truncates(dtype: str, bias: float) -> None:
+    x = drawn(dtype, 3, 5)
+    wide = x.astype(np.float64)
+    wanted = np.where(wide > 1.5, wide - bias, np.where(wide < -1.5, wide + bias, 0)).astype(dtype)
+    np.testing.assert_array_equal(run("Shrink", x, lambd=1.5, bias=bias), wanted, strict=True)
+
+
+def test_erf_takes_integers_before_version_13() -> None:
+    for dtype in (*SIGNED, *UNSIGNED):
+        as_the_reference("Erf", drawn(dtype, 3, 5), version=9)
+
+
 def test_swish_scales_what_its_sigmoid_sees() -> None:
     x = drawn("float32", 5)
     np.testing.assert_allclose(run("Swish", x, alpha=0.3), x / (1 + np.exp(-np.float32(0.3) * x)), rtol=1e-6)

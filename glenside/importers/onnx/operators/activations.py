@@ -9,8 +9,9 @@ import numpy as np
 from glenside.builder import pointwise
 from glenside.builder.dropout import masked
 from glenside.builder.layout import reshape, split_at, transpose, untransposed
-from glenside.builder.pointwise import add, compare, compute, divide, filled, multiply, relu, select, subtract
+from glenside.builder.pointwise import add, cast, compare, compute, divide, filled, multiply, relu, select, subtract
 from glenside.importers.onnx.node import Node, onnx_operator
+from glenside.ir.dtypes import FLOATS
 from glenside.ir.rational import exact, represents
 from glenside.ir.term import Term, build
 
@@ -124,12 +125,12 @@ def swish(node: Node, standard: float = 1.0) -> Term:
 
 @onnx_operator("Shrink")
 def shrink(node: Node) -> Term:
-    x = node.term(0)
+    """Computes integers in float64: the bias may be a fraction."""
+    given = node.term(0)
+    x = given if given.access.dtype in FLOATS else cast(given, "float64")
     limit, bias = number(node, "lambd", 0.5, x), number(node, "bias", 0.0, x)
     inner = select(compare("gt", x, limit), subtract(x, bias), filled(x, 0))
-    if x.access.dtype.startswith("u"):  # unsigned
-        return inner
-    return select(compare("lt", x, compute("negative", limit)), add(x, bias), inner)
+    return cast(select(compare("lt", x, compute("negative", limit)), add(x, bias), inner), given.access.dtype)
 
 
 @onnx_operator("Clip")

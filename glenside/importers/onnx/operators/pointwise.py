@@ -52,7 +52,10 @@ def operands(node: Node) -> tuple[Term, Term]:
 
 @onnx_operator(*FUNCTIONS)
 def function(node: Node) -> Term:
-    return compute(FUNCTIONS[node.op_type], node.term(0))
+    x, name = node.term(0), FUNCTIONS[node.op_type]
+    if node.op_type == "Erf" and x.access.dtype not in FLOATS:  # integers before version 13
+        return cast(compute(name, cast(x, "float64")), x.access.dtype)
+    return compute(name, x)
 
 
 @onnx_operator("Reciprocal")

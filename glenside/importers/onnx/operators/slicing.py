@@ -32,7 +32,14 @@ def sliced(node: Node) -> Term:
     if 0 in steps:
         raise BadInput(f"steps requires numbers other than 0, got {steps}")
     parts = zip(starts, ends, steps, axes, strict=True)
-    return _picked(x, {i: range(*slice(a, b, t).indices(x.access.dims[i])) for a, b, t, i in parts})
+    return _picked(x, {i: _places(a, b, t, x.access.dims[i]) for a, b, t, i in parts})
+
+
+def _places(start: int, end: int, step: int, size: int) -> range:
+    """Returns the indices of a slice; unlike in Python, a slice backwards starts within the axis."""
+    if step < 0:
+        start = max(start, -size)
+    return range(*slice(start, end, step).indices(size))
 
 
 def _picked(x: Term, places: dict[int, range]) -> Term:
