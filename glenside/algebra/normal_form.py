@@ -21,7 +21,7 @@ from itertools import pairwise
 
 from glenside.algebra.indices import Axis, Index, Operand, size_of
 from glenside.algebra.monomials import Monomial, NormalForm
-from glenside.algebra.row_operators import Affine, RowOperator, Selected, affine, renamed, through
+from glenside.algebra.row_operators import Affine, RowOperator, Selected, affine, renamed, through, without_paddings
 from glenside.algebra.splits import Opaque, Splits
 from glenside.builder.layout import split_at
 from glenside.builder.pointwise import divide, filled
@@ -128,10 +128,8 @@ class _Expansion(Splits):
         (axis,) = term.attributes
         assert isinstance(axis, int)
         own = tuple(self.resolved(axes[axis]))
-        if len(own) != 1:
-            raise Opaque
-        row = self.resolved_row(self.rows.get(own[0], Affine(Index(0), ((own[0], 1),), 0, (0, own[0].size))))
-        if isinstance(row, Selected) or row.chosen[0] > row.chosen[1]:
+        row = self._at(own)
+        if row.chosen[0] > row.chosen[1]:
             raise Opaque
         flat: list[Term] = []
         start = at = 0
@@ -142,10 +140,10 @@ class _Expansion(Splits):
                 flat.append(x)
             at += size
         some = reduce(lambda a, b: build("access-concatenate", a, b, axis), flat)
-        if some.access.dims[axis] < own[0].size:
+        if some.access.dims[axis] < term.access.dims[axis]:
             self.made.update([some] if len(flat) > 1 else [])
             return self._moved(some, axes, axis, start, (start, start + some.access.dims[axis]))
-        ((index, c),) = row.terms if len(row.terms) == 1 else ((own[0], 0),)
+        ((index, c),) = row.terms if len(row.terms) == 1 else ((Index(0), 0),)
         if (
             c != 1
             or not row.is_total
@@ -208,13 +206,22 @@ class _Expansion(Splits):
                 found.append((source,))
         return self._with_rows(x, found, rows)
 
+    def _at(self, own: Axis) -> Affine:
+        """Returns the row operator of the element of an axis, from an array of unknown size."""
+        row = self.rows.get(own[0]) if len(own) == 1 else None
+        if isinstance(row, Affine):
+            known = self.resolved_row(row)
+            assert isinstance(known, Affine)
+            return known
+        return self._combined(Affine(Index(0), affine(own), 0, (-(1 << 62), 1 << 62)))
+
     def _combined(self, row: Affine) -> Affine:
         """Puts strides that replace no element by 0 in place of the targets that are their sources."""
         terms: list[tuple[Index, int]] = []
         offset = row.offset
         for index, c in row.terms:
             within = self.rows.get(index)
-            if isinstance(within, Affine) and within.is_total and len(within.terms) == 1:
+            if isinstance(within, Affine) and within.is_total and len(within.terms) <= 1:
                 terms += ((own, c * factor) for own, factor in within.terms)
                 offset += c * within.offset
             else:
@@ -227,9 +234,8 @@ class _Expansion(Splits):
         """Returns the monomials of x moved along an axis by `shift`, with 0 for what is not `valid` there."""
         size = x.access.dims[axis]
         own = tuple(self.resolved(axes[axis]))
-        above = self.rows.get(own[0]) if len(own) == 1 else None
-        replaced = frozenset(own) if isinstance(above, Affine) else frozenset()
-        outer = above if isinstance(above, Affine) else Affine(Index(0), affine(own), 0, (-(1 << 62), 1 << 62))
+        outer = self._at(own)
+        replaced = frozenset(own) if len(own) == 1 and isinstance(self.rows.get(own[0]), Affine) else frozenset()
         row = through(outer, shift, size, valid)
         if row.chosen[0] > row.chosen[1]:
             raise Opaque
@@ -266,6 +272,7 @@ class _Expansion(Splits):
             replace(own, axes=tuple(tuple(names.get(i, i) for i in axis) for axis in own.axes)) for own in operands
         ]
         rows = [renamed(row, names) for row in rows if row.source not in names]
+        rows = without_paddings(rows, operands, {index for axis in self.result for index in self.resolved(axis)})
         have = {index for own in operands for index in own.indices}.union(*(row.targets for row in rows))
         return Monomial(one.scale, tuple(operands), tuple(dict.fromkeys(row for row in rows if row.source in have)))
 

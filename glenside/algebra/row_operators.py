@@ -7,7 +7,7 @@ before it or after it. It is never multiplied out: it is applied to an array tha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import gcd
@@ -109,6 +109,34 @@ def renamed(row: RowOperator, names: Mapping[Index, Index]) -> RowOperator:
     if isinstance(row, Affine):
         return replace(row, source=source, terms=tuple((names.get(index, index), c) for index, c in row.terms))
     return replace(row, source=source, axes=tuple(tuple(names.get(i, i) for i in axis) for axis in row.axes))
+
+
+def without_paddings(
+    rows: Sequence[RowOperator], operands: Iterable[Operand], result: Collection[Index]
+) -> list[RowOperator]:
+    """Returns the row operators of a sum with slices in place of paddings of an index k that is summed over.
+
+    Only k = q + shift for q of the padded array give terms other than 0, so the other operands are read there.
+    """
+    left, have = list(rows), {index for own in operands for index in own.indices}
+    for row in rows:
+        if not isinstance(row, Affine) or len(row.terms) != 1 or row.is_total:
+            continue
+        (k, c), q, shift = row.terms[0], row.source, -row.offset
+        others = [other for other in left if other.source is not q]
+        reading = [other for other in others if k in other.targets]
+        apart = k in result or any(other.source is k for other in left)
+        if c != 1 or apart or row.chosen != (0, q.size - 1) or not all(isinstance(each, Affine) for each in reading):
+            continue
+        left = [_shifted(other, k, q, shift) if isinstance(other, Affine) else other for other in others]
+        left += [Affine(k, ((q, 1),), shift, (0, k.size))] if k in have else []
+    return left
+
+
+def _shifted(row: Affine, k: Index, q: Index, shift: int) -> Affine:
+    """Returns a row operator at k = q + shift."""
+    terms = tuple((q if index is k else index, c) for index, c in row.terms)
+    return replace(row, terms=terms, offset=row.offset + sum(c * shift for index, c in row.terms if index is k))
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ class Splits:
 
     def regrouped(self, axes: Sequence[Axis], dims: Sequence[int]) -> tuple[Axis, ...]:
         """Returns the indices of these axes as those of an array of `dims` with the same row-major order."""
-        left = [index for axis in axes for index in self.resolved(axis)][::-1]
+        left = [index for axis in axes for index in self.resolved(axis) if index.size > 1][::-1]
         found: list[Axis] = []
         for size in dims:
             axis: list[Index] = []

@@ -106,11 +106,26 @@ def a_broadcast_part(b: gl.Builder) -> Term:
     return conv(b, b.concatenate([b.relu(x), b.broadcast(whole, (1, 64, 14, 14))], 1), 64)
 
 
+def zeros_around_weights(b: gl.Builder) -> Term:
+    w = b.pad(b.constant("w", (16, 32, 1, 1)), [(0, 0), (0, 0), (1, 1), (1, 1)])
+    return b.conv(b.relu(image(b, 32)), w, padding=1)
+
+
+def zeros_in_a_sum(b: gl.Builder) -> Term:
+    return b.matmul(b.pad(b.input("x", (64, 128)), [(0, 0), (64, 64)]), b.constant("w", (256, 96)))
+
+
+def one_part_of_merged_products(b: gl.Builder) -> Term:
+    both = b.concatenate([b.input("v", (128, 96)), b.input("w", (128, 32))], 1)
+    return b.slice_axis(b.matmul(b.input("x", (64, 128)), both), 1, 96, 128)
+
+
 FOUND: dict[Form, float] = {
     **{parallel_windows: 1.4, parallel_strides: 1.2, parallel_depthwise: 5, smaller_and_larger_windows: 1.3},
     **{dilated_and_pointwise: 1.3, pool_after: 1.8, pool_of_windows: 2, pool_before: 3, stride_after: 3},
     **{slice_after: 3, padding_before: 1.5, pointwise_then_windows: 4, windows_of_windows: 3},
     **{nearest_resize: 2, linear_resize: 4, a_broadcast_part: 1.2},
+    **{zeros_around_weights: 4, zeros_in_a_sum: 1.8, one_part_of_merged_products: 3},
 }
 """Programs, with how many times less their best form costs at least by the prices above."""
 
