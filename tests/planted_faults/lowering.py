@@ -18,9 +18,9 @@ FAULTS = (
     ),
     (
         _FILLING,
-        "dims = Dims((*dims[:-1], dims[-1] + _APART // size))",
-        "dims = Dims((dims[0] + _APART // size, *dims[1:]))",
-        "the first axis is padded for the last",
+        "return flattened([indices[axis] for axis in self.axis_order], self._sizes)",
+        "return flattened([indices[axis] for axis in range(len(indices))], self._sizes)",
+        "indices are in the order of axes, not of memory",
     ),
     (
         _FILLING,
@@ -30,9 +30,9 @@ FAULTS = (
     ),
     (
         _LOWER,
-        "            result = choose(piece.guards, self.pull(term.children[piece.operand], piece.indices), result)",
-        "            result = choose(piece.guards[:1], self.pull(term.children[piece.operand], piece.indices), result)",
-        "only the first guard of a piece is asked",
+        'return convert(self.pull(term.children[0], places), dtype, bits=name == "bitcast")',
+        "return convert(self.pull(term.children[0], places), dtype)",
+        "bits are converted as numbers",
     ),
     (
         _LOWER,

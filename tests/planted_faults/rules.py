@@ -133,11 +133,16 @@ FAULTS = (
     ),
     (
         _CONTRACTION,
-        "half == size * ((1 + whole // size) // 2),",
-        "half == size * (whole // size),",
-        "an axis is cut at its end",
+        "op.concatenate(op.slice(ROOT, axis, 0, half), op.slice(ROOT, axis, half, whole), axis)",
+        "op.concatenate(op.slice(ROOT, axis, half, whole), op.slice(ROOT, axis, 0, half), axis)",
+        "the parts of an axis change places",
     ),
-    (_PHASES, "span == 1 + (taps - 1) * every)", "span == taps * every)", "the weights of a phase span too much"),
+    (
+        "glenside/rewrites/convolution/position_tables.py",
+        "return (p + tap * d - begin) // gap, count,",
+        "return (p + tap * d) // gap, count,",
+        "a phase begins as if nothing were padded",
+    ),
     (
         _PHASES,
         "            set_(stack(low, high), op.concatenate(lower, upper, i + 1))",
