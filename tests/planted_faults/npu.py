@@ -14,8 +14,8 @@ FAULTS = (
     ),
     (
         _OPERANDS,
-        "            at = np.flatnonzero(wanted.take(numbers.reshape(-1)))\n            line, column = divided(at, columns)",
-        "            at = np.flatnonzero(wanted.take(numbers.reshape(-1)))\n            line, column = divided(at, columns)\n            column = column[::-1].copy() if len(column) == columns else column",
+        "every = addresses[:, None, None] + (np.arange(rows)[:, None] * width + np.arange(columns))",
+        "every = addresses[:, None, None] + (np.arange(rows)[:, None] * width + np.arange(columns)[::-1])",
         "weights that are computed are turned",
     ),
     (
