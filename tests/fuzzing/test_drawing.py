@@ -11,6 +11,7 @@ import pytest
 from glenside.check.expected import drawn, values_of
 from glenside.fuzzing import DOORS
 from glenside.fuzzing.applications import TOGETHER, Applications, applications
+from glenside.fuzzing.cases import Case
 from glenside.fuzzing.compiling import arrays_for
 from glenside.fuzzing.drawing import drawn_case
 from glenside.fuzzing.networks import Networks
@@ -18,8 +19,9 @@ from glenside.fuzzing.oracle import Expected
 from glenside.fuzzing.rule_programs import varied
 from glenside.fuzzing.searching import ONLY, WANTS
 from glenside.fuzzing.turns import Turn
+from glenside.fuzzing.visiting import visited
 from glenside.ir.dtypes import COMPUTED, limits
-from glenside.ir.operator import COMPUTES, Compute
+from glenside.ir.operator import COMPUTES, Category, Compute
 from glenside.ir.term import postorder
 from glenside.ir.text import parse
 from glenside.ir.types import Dims, Tensor
@@ -58,6 +60,29 @@ def test_every_rule_is_drawn_alone_with_its_demands() -> None:
         demanded += any(line.startswith(WANTS) for line in lines)
     assert len(RULES.keys() - names) < 10
     assert demanded > 20
+
+
+def _of_rule(name: str) -> Case:
+    at = next(n for n in range(len(RULES)) if Turn(1, n).of(list(RULES.values()))[0].name == name)
+    return Case("program", varied(random.Random(at), Turn(1, at)), at)
+
+
+@pytest.mark.parametrize("name", ["constants-meet", "slice-sinks-into-compute", "slice-sinks-into-transpose"])
+def test_demands_of_all_examples_of_a_rule_are_met_in_one_program(name: str) -> None:
+    case = _of_rule(name)
+    assert WANTS in case.text
+    assert len(parse(case.text).term.children) > 5
+    outcome = visited(case, DOORS["rules"])
+    assert not outcome.failed
+    assert f"rule {name}" in outcome.notes
+
+
+def test_examples_of_a_rule_have_every_compute_type_of_a_category() -> None:
+    reductions = {name for name, kind in COMPUTES.items() if kind.category is Category.REDUCTION}
+    found = {
+        str(t.attributes[0]) for t in postorder(parse(_of_rule("reductions-ignore-order").text).term) if t.attributes
+    }
+    assert len(reductions & found) > len(reductions) / 2
 
 
 def test_equal_operands_of_examples_differ_when_they_are_drawn() -> None:
