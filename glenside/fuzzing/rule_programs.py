@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import cycle, islice
 
 from glenside.fuzzing.generate import Generator
 from glenside.fuzzing.searching import ONLY, WANTS
@@ -23,7 +24,7 @@ _TOGETHER = 5
 """Rules whose examples are in one program."""
 _OTHER_COMPUTES = 0.6
 """The share of programs in which compute types are replaced by others of their category."""
-_VARIANTS = 10
+_VARIANTS = 12
 """Variants of examples of one rule that are in one program, unless the demands are of its result."""
 _ROOT = "$root"
 _FAMILY = 0.5
@@ -36,14 +37,15 @@ def varied(pick: random.Random, turn: Turn) -> str:
     Compute types change within their categories, and operands that are equal in the example differ.
     """
     ((done, rule),) = turn.rounds(list(RULES.values()))
-    first, computes = rule.examples[done % len(rule.examples)], _Computes(pick)
+    first = rule.examples[done % len(rule.examples)]
     if _ROOT in first.demands:
-        drawn = [(first, _variant(pick, first, computes if pick.random() < _OTHER_COMPUTES else None))]
+        drawn = [(first, _variant(pick, first, _Computes(pick) if pick.random() < _OTHER_COMPUTES else None))]
     else:
         named = [example for example in rule.examples if _ROOT not in example.demands]
-        others = pick.choices(named, k=max(0, _VARIANTS - len(named)))
+        computes = [_Computes(pick) for _ in named]
+        others = islice(cycle(zip(named, computes, strict=True)), max(0, _VARIANTS - len(named)))
         drawn = [(example, _variant(pick, example, None)) for example in named]
-        drawn += [(example, _variant(pick, example, computes)) for example in others]
+        drawn += [(example, _variant(pick, example, own)) for example, own in others]
     found = [(example, term) for example, term in drawn if term is not None]
     if not found:
         return ""
