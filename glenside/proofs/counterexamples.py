@@ -139,8 +139,11 @@ def _difference(
     values = {name: _array(t, rng) for name, t in programs.tensors.items()}
     a, b = evaluate([left, right], values)
     x, y = a.astype(np.float64), b.astype(np.float64)
-    where = np.argwhere(~np.isclose(x, y, rtol=1e-3, atol=1e-3, equal_nan=True))
-    if not len(where) or not np.isfinite([a[tuple(where[0])], b[tuple(where[0])]]).any():
+    differ = ~np.isclose(x, y, rtol=1e-3, atol=1e-3, equal_nan=True)
+    finite = np.isfinite(x), np.isfinite(y)
+    divides = any("elementwise-div" in text for text in texts)  # where the divisor is 0, a quotient is no real number
+    where = np.argwhere(differ & (finite[0] & finite[1] if divides else finite[0] | finite[1]))
+    if not len(where):
         return None
     at = tuple(map(int, where[0]))
     return Counterexample(*texts, shapes, f"element {at} is {a[at]} and {b[at]}")

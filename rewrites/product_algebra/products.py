@@ -5,6 +5,7 @@ dot(a, b, n) contracts the items of a and b, which share their first n axes: (G 
 
 from __future__ import annotations
 
+from glenside.ir.types import Dims
 from glenside.rewrites import operators as op
 from glenside.rewrites.declare import Clauses, V, equation
 from glenside.rewrites.facts import dims, dtype, split
@@ -192,14 +193,16 @@ def products_that_share_an_operand_are_one(a: V, b: V, c: V, n: V, x: V, y: V, l
     example(dot(op.concatenate(A, _E, 2), operand("b", "2 5 8", 2), 1)),
     example(dot(op.pad(A, "zero-padding", 2, 1, 2), operand("b", "2 5 7", 2), 1)),
     example(dot(op.slice(A, 2, 1, 3), operand("b", "2 5 2", 2), 1)),
+    example(dot(op.access(op.squeeze(op.windows(A, Dims((1,)), Dims((3,))), 3), 2), operand("b", "2 5 2", 2), 1)),
 )
 def depth_is_split(a: V, b: V, c: V, d: V, n: V, x: V, y: V, sa: V, sb: V) -> Clauses:
     """dot([a c], [b d]) = dot(a, b) + dot(c, d), and [a c] with slices of the other operand; zeros in the depth of one
-    operand are a slice of the other, and a slice is zeros: weights of a smaller window are padded.
+    operand are a slice of the other; a slice, and every t-th element, are zeros in the other operand: weights of a
+    smaller window are padded, and those of a dilated window have zeros between them.
 
     Sound because a sum over two ranges is the sum of the sums over each, and products with zero are zero.
     """
-    lo, hi, before, after, da, db = variables("lo hi before after da db")
+    lo, hi, before, after, da, db, t, one = variables("lo hi before after da db t one")
     alike = (sa == split(a), sb == split(b), x >= sa, y == x + sb - sa, da == dims(a), db == dims(b))
     s = sa + sb - n
     parts = dot(a, op.slice(b, y, 0, da[x]), n), dot(c, op.slice(b, y, da[x], db[y]), n)
@@ -219,5 +222,10 @@ def depth_is_split(a: V, b: V, c: V, d: V, n: V, x: V, y: V, sa: V, sb: V) -> Cl
             dot(op.slice(a, x, lo, hi), b, n),
             dot(a, op.pad(b, "zero-padding", y, lo, da[x] - hi), n),
             *alike,
+        ),
+        stated(
+            dot(op.access(op.squeeze(op.windows(a, one, t), x), sa), b, n),
+            dot(a, op.pad(op.dilate(b, sb, t[0] - 1), "zero-padding", sb, 0, da[sa] - 1 - (db[sb] - 1) * t[0]), n),
+            *(sa == split(a), sb == split(b), da == dims(a), db == dims(b), one == vec(1), x == sa + 1),
         ),
     )

@@ -9,16 +9,17 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rule_checks import saturated
 from test_algebra import linear_attention, low_rank_constants, low_rank_update, two_matrices
 from test_row_operators import FOUND, PRICES
 
 from glenside.algebra import equations
-from glenside.algebra.indices import Axis, Index
+from glenside.algebra.indices import Axis, Index, Operand
 from glenside.algebra.monomials import Monomial
 from glenside.algebra.normal_form import _EXPAND, normal_form
-from glenside.algebra.row_operators import Selected
+from glenside.algebra.row_operators import Affine, Relation, Selected, composed
 from glenside.algebra.search import cheapest_algebra
 from glenside.builder import Builder
 from glenside.builder.layout import split_at
@@ -67,7 +68,7 @@ def _assignments(one: Monomial, result: Axis) -> Iterator[dict[Index, int]]:
 
 
 def _element(term: Term, at: tuple[int, ...]) -> Polynomial:
-    """Returns an element of an operand: of a concatenation, that of the part where it is."""
+    """Returns an element of an operand: of a concatenation, that of the part where it is, and likewise of gaps."""
     (axis, *_) = term.attributes or (None,)
     if term.operator.name == "access":
         return _element(term.children[0], at)
@@ -77,6 +78,12 @@ def _element(term: Term, at: tuple[int, ...]) -> Polynomial:
         size = first.access.dims[axis]
         moved = (*at[:axis], at[axis] - size, *at[axis + 1 :])
         return _element(first, at) if at[axis] < size else _element(second, moved)
+    if term.operator.name == "access-dilate":
+        x, (axis, gap) = term.children[0], term.attributes
+        assert isinstance(axis, int)
+        assert isinstance(gap, int)
+        whole, rest = divmod(at[axis], gap + 1)
+        return {} if rest else _element(x, (*at[:axis], whole, *at[axis + 1 :]))
     if not any(isinstance(a, Tensor) for each in postorder(term) for a in each.attributes):
         return {(): Fraction(float(evaluate([term], {})[0][at])).limit_denominator(1000)}
     elements = polynomials(term) if term.children else None
@@ -177,3 +184,39 @@ def test_the_document_has_all_equations() -> None:
     text = (Path(__file__).parents[2] / "docs" / "algebra.md").read_text(encoding="utf-8")
     _, table = text.split("| name | clauses | equation |\n|---|---|---|\n")
     assert table.partition("\n\n")[0].splitlines() == rows
+
+
+def _matrix(operand: Operand) -> Any:
+    return evaluate([operand.term], {})[0]
+
+
+@pytest.mark.parametrize("n", range(1, 7))
+def test_matrices_of_relations_pad_and_dilate(n: int) -> None:
+    """Their products are what `depth-is-split` says: weights with zeros around them, and between them."""
+    for rows, factor, shift in product(range(1, 4), range(1, 4), range(3)):
+        if shift + factor * (rows - 1) < n:
+            wanted = np.zeros((rows, n))
+            wanted[np.arange(rows), factor * np.arange(rows) + shift] = 1
+            of_row = Relation(Index(n), None, 1, shift)
+            assert np.array_equal(_matrix(Relation(Index(n), Index(rows), factor, shift).operand("float32")), wanted)
+            assert np.array_equal(_matrix(of_row.operand("float32")), wanted[0])
+
+
+@pytest.mark.parametrize("sizes", list(product(range(1, 4), repeat=2)))
+def test_windows_of_windows_are_the_windows_of_row_operators_compose(sizes: tuple[int, int]) -> None:
+    """Element (p, n, k) of windows of windows is element (p, m) of larger ones, where (k, n, m) of the matrix is 1."""
+    for stride, apart, outer_stride, outer_apart in product(range(1, 4), repeat=4):
+        k, n, p = Index(sizes[0]), Index(sizes[1]), Index(3)
+        middle = Index(outer_stride * 2 + outer_apart * (n.size - 1) + 1)
+        source = Index(stride * (middle.size - 1) + apart * (k.size - 1) + 1)
+        first = Affine(source, ((middle, stride), (k, apart)), 0, (0, source.size))
+        second = Affine(middle, ((p, outer_stride), (n, outer_apart)), 0, (0, middle.size))
+        found = composed(first, second, {p}, "float32")
+        assert found is not None
+        row, ones = found
+        ((_, per_p), (_, per_m)) = row.terms
+        matrix = _matrix(ones)
+        for i, j, at in product(range(k.size), range(n.size), range(p.size)):
+            (m,) = np.flatnonzero(matrix[i, j])
+            assert matrix[i, j, m] == 1
+            assert per_p * at + per_m * m == stride * (outer_stride * at + outer_apart * j) + apart * i

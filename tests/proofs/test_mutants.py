@@ -105,6 +105,7 @@ def _counted(mutants: Iterator[tuple[str, Clause]], wanted: int, seconds: float)
             counts["refuted"] += 1
         elif _is_wrong(mutant, counts.total()):
             counts[found.verdict.value] += 1
+            print(f"{found.verdict.value}, and wrong: {name} as {mutant}")
             assert found.verdict is not Verdict.PROVEN, f"proven, and wrong: {name} as {mutant}"
         if counts.total() == wanted:
             break
