@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from glenside.algebra.monomials import NormalForm
+from glenside.algebra.row_operators import Affine
 from glenside.ir.term import Term, postorder
 
 ASSOCIATE = "products-associate"
@@ -47,7 +48,8 @@ def of_step(term: Term) -> str | None:
 
 def of_form(form: NormalForm) -> tuple[str, ...]:
     """Returns the equations between a term and the monomials of its normal form, in any order of their operands."""
-    steps = [of_step(term) for term in postorder(form.term, without={*form.leaves})]
+    terms = [*postorder(form.term, without={*form.leaves})]
+    steps = [of_step(term) for term in terms]
     found = dict.fromkeys(name for name in steps if name is not None)
     several = [one for one in form.monomials if len(one.operands) + (one.scale != 1) > 1]
     rows = [row for one in several for row in one.rows]
@@ -59,6 +61,9 @@ def of_form(form: NormalForm) -> tuple[str, ...]:
     }
     names = [name for name in found if holds.get(name, True)]
     names += [LINEAR] if FACTORS in names and (rows or DEPTH in names) else []
+    padded = any(isinstance(row, Affine) and not row.is_total for one in form.monomials for row in one.rows)
+    left_out = not padded and any(term.operator.name == "access-pad" for term in terms)
+    names += [DEPTH] if left_out and DEPTH not in names else []  # zeros that nothing but a sum reads
     names += [COMPOSE] if steps.count(ROWS) > len({*rows}) else []
     names += [COMMUTE] if {ASSOCIATE, DISTRIBUTE}.intersection(names) else []
     return tuple(sorted(names, key=_ORDER.index))
