@@ -204,7 +204,8 @@ def network_picture(title: str, networks: Sequence[tuple[str, Network]], legend:
             raise BadInput(f"a picture has at most {MOST} steps, and {title}, {which}, has {len(network.steps):,}")
     drawn = [_Column(which, network) for which, network in networks]
     room = sum(c.width + 2 * _MARGIN for c in drawn)
-    legend = [line for said in legend for line in textwrap.wrap(said, max(int(room / _CHARACTER) - 6, _NARROW))]
+    width = max(int(room / _CHARACTER) - 6, _NARROW)
+    legend = [line for said in legend for line in textwrap.wrap(said, width, break_on_hyphens=False)]
     wide = max(room, max(map(len, (title, *legend))) * _CHARACTER + 2 * _MARGIN)
     top = _MARGIN + 4 * _LINE
     high = top + max((c.layout.height for c in drawn), default=0) + 2 * _MARGIN + _LINE * len(legend)
