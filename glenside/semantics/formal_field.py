@@ -23,10 +23,8 @@ import numpy as np
 from glenside.ir.dtypes import REALS
 from glenside.ir.operand import Array
 from glenside.semantics.ordered_field import OrderedField
-from glenside.semantics.prime_field import PrimeField
+from glenside.semantics.prime_field import MAX_EXPONENT, PrimeField
 
-_MAX_EXPONENT = 64
-"""The largest exponent whose power is a product; larger powers are pseudo-random."""
 _SAME_NUMBER_TOLERANCE = 1e-9  # relative distance within which equal residues are the same number
 _ODD = ("asin", "atan", "asinh", "atanh", "erf")
 _OF_EXP = ("exp", "sigmoid", "sinh", "cosh", "tanh")
@@ -69,33 +67,15 @@ class FormalField(PrimeField):
         return self.divide(self.add(half, half), of(self._one, square))
 
     def power(self, a: Array, b: Array) -> Array:
+        """Returns powers, of which those of halves are powers of the square root."""
         if a.dtype.kind != "f":
             return super().power(a, b)
         a, b = np.broadcast_arrays(a, b)
         twice = self.add(b, b)
-        known = np.abs(twice) <= 2 * _MAX_EXPONENT
-        if known.all():
-            result = np.empty(a.shape, a.dtype)
-        else:
-            result = np.array(super().power(a, b))
-        for exponent in np.unique(twice[known]):
-            where = twice == exponent
-            result[where] = self._power(a[where], int(exponent))
-        return result
-
-    def _power(self, x: Array, twice: int) -> Array:
-        """Returns x^(twice / 2)."""
-        if twice % 2:
-            x = super().apply("sqrt", x, True)
-        else:
-            twice //= 2
-        if twice < 0:
-            x, twice = self.inverse(x), -twice
-        result = np.full_like(x, self._one)
-        while twice:
-            if twice % 2:
-                result = self.multiply(result, x)
-            x, twice = self.multiply(x, x), twice // 2
+        half = (np.abs(twice) <= 2 * MAX_EXPONENT) & (twice % 2 == 1) & (np.abs(b) > MAX_EXPONENT)
+        result = np.array(super().power(a, b))
+        if half.any():
+            result[half] = super().power(super().apply("sqrt", a[half], True), twice[half])
         return result
 
     @property

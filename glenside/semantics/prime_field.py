@@ -40,6 +40,8 @@ _SINGLE_INVERSES_ELEMENTS = 100  # up to this size, single inverses are as fast 
 _FINE = 2.0**20  # drawn floats are multiples of 1 / _FINE
 
 _STORED_DTYPE = np.float32
+MAX_EXPONENT = 64
+"""The largest exponent whose power is a product; larger powers are pseudo-random."""
 
 
 @lru_cache(maxsize=64)
@@ -194,7 +196,26 @@ class PrimeField(Native):
         return np.where(a == 0, _STORED_DTYPE(0), result.reshape(a.shape))
 
     def power(self, a: Array, b: Array) -> Array:
-        return super().power(a, b) if a.dtype.kind != "f" else self._scatter_pairs("pow", a, b)
+        """Returns powers: products for small whole exponents, pseudo-random numbers for others."""
+        if a.dtype.kind != "f":
+            return super().power(a, b)
+        a, b = np.broadcast_arrays(a, b)
+        whole = np.abs(b) <= MAX_EXPONENT
+        result = np.empty(a.shape, a.dtype) if whole.all() else np.array(self._scatter_pairs("pow", a, b))
+        for exponent in np.unique(b[whole]):
+            where = b == exponent
+            result[where] = self._whole_power(a[where], int(exponent))
+        return result
+
+    def _whole_power(self, x: Array, exponent: int) -> Array:
+        if exponent < 0:
+            x, exponent = self.inverse(x), -exponent
+        result = np.full_like(x, self.constant(1, "float32"))
+        while exponent:
+            if exponent % 2:
+                result = self.multiply(result, x)
+            x, exponent = self.multiply(x, x), exponent // 2
+        return result
 
     def remainder(self, a: Array, b: Array, rounding: str) -> Array:
         if a.dtype.kind != "f":

@@ -190,6 +190,8 @@ def _random(seed: int) -> Program:
 class _Any:
     """Prices that have nothing to do with any machine, so that all kinds of forms are chosen."""
 
+    times_elements = True
+
     def __init__(self, seed: int) -> None:
         self.pick = random.Random(seed)
 

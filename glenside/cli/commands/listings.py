@@ -51,22 +51,30 @@ def ops(name: OperatorName = None, as_json: Json = False) -> None:
 
 def rules(name: RuleName = None, as_json: Json = False) -> None:
     """List the rewrite rules, by family, or show one: its equation, clauses, reason and an example."""
+    from glenside.algebra.scalar_rules import SCALAR_RULES
     from glenside.ir.names import suggestion
     from glenside.proofs.status import summary
     from glenside.report.rule_page import rule_page
     from glenside.rewrites import all_rules
 
     known = all_rules()
+    if name in SCALAR_RULES:
+        page = SCALAR_RULES[name].page()
+        print(json.dumps(page, indent=2) if as_json else "\n".join(f"{key}: {value}" for key, value in page.items()))
+        return
     if name is not None:
         if name not in known:
-            raise BadInput(f"unknown rule {one_line(name)}{suggestion(name, known)}")
-        page = rule_page(known[name])
-        print(json.dumps(asdict(page), indent=2) if as_json else page)
+            raise BadInput(f"unknown rule {one_line(name)}{suggestion(name, [*known, *SCALAR_RULES])}")
+        shown = rule_page(known[name])
+        print(json.dumps(asdict(shown), indent=2) if as_json else shown)
         return
     by_family = sorted(known.values(), key=lambda r: (r.family, r.name))
-    _listing(
-        [{"name": r.name, "family": r.family, "proofs": summary(r), "about": r.equation} for r in by_family], as_json
-    )
+    rows = [{"name": r.name, "family": r.family, "proofs": summary(r), "about": r.equation} for r in by_family]
+    rows += [
+        {"name": r.name, "family": "scalar-rules", "proofs": "by tests", "about": f"{r}."}
+        for r in SCALAR_RULES.values()
+    ]
+    _listing(rows, as_json)
 
 
 def targets(as_json: Json = False) -> None:

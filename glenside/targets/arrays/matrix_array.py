@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -50,6 +50,7 @@ CYCLES = Measure("cycles", "cycles", "of the array, and of the vector unit besid
 class _TilePrices:
     """Cycles of products as tiles of an array, in the better order of operands; sums between them cost nothing."""
 
+    times_elements: ClassVar[bool] = False
     array: Array
 
     def product(self, groups: int, rows: int, depth: int, columns: int, read: int) -> float:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 
 class ProductPrices(Protocol):
-    """The costs of single steps in the unit of a target."""
+    """The costs of single steps in the unit of a target.
+
+    times_elements  True if elementwise functions take time; False: their cost only decides between equal products
+    """
+
+    times_elements: ClassVar[bool]
 
     def product(self, groups: int, rows: int, depth: int, columns: int, read: int) -> float:
         """Returns the cost of `groups` products of (rows depth) and (depth columns).
@@ -28,6 +33,7 @@ class Roofline:
     element       cost of an element that is read or written
     """
 
+    times_elements: ClassVar[bool] = True
     step: float
     multiply_add: float
     element: float
