@@ -58,7 +58,7 @@ def rules(name: RuleName = None, as_json: Json = False) -> None:
     from glenside.rewrites import all_rules
 
     known = all_rules()
-    if name in SCALAR_RULES:
+    if name is not None and name in SCALAR_RULES:
         page = SCALAR_RULES[name].page()
         print(json.dumps(page, indent=2) if as_json else "\n".join(f"{key}: {value}" for key, value in page.items()))
         return
@@ -70,10 +70,8 @@ def rules(name: RuleName = None, as_json: Json = False) -> None:
         return
     by_family = sorted(known.values(), key=lambda r: (r.family, r.name))
     rows = [{"name": r.name, "family": r.family, "proofs": summary(r), "about": r.equation} for r in by_family]
-    rows += [
-        {"name": r.name, "family": "scalar-rules", "proofs": "by tests", "about": f"{r}."}
-        for r in SCALAR_RULES.values()
-    ]
+    scalar = SCALAR_RULES.values()
+    rows += [{"name": r.name, "family": "scalar-rules", "proofs": "by tests", "about": f"{r}."} for r in scalar]
     _listing(rows, as_json)
 
 
