@@ -7,6 +7,7 @@ import json
 import pytest
 from command_line import run
 
+from glenside.algebra.scalar_rules import SCALAR_RULES
 from glenside.rewrites import all_rules
 
 
@@ -50,4 +51,4 @@ def test_an_unknown_name_is_refused_with_close_ones(capsys: pytest.CaptureFixtur
 
 def test_without_a_name_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("rules", "--json") == 0
-    assert {row["name"] for row in json.loads(capsys.readouterr().out)} == set(all_rules())
+    assert {row["name"] for row in json.loads(capsys.readouterr().out)} == {*all_rules(), *SCALAR_RULES}
