@@ -20,6 +20,7 @@ from glenside.ir.interrupts import undisturbed
 from glenside.ir.program import Program
 from glenside.ir.term import Term
 from glenside.passes.answer import Answer, Problem, TimeIsUp, Unfinished, extract
+from glenside.passes.scalar_simplification import with_simpler_elements
 from glenside.report.progress import Event, Listener, silent
 from glenside.report.report import Report
 from glenside.report.result import Result
@@ -154,7 +155,10 @@ class Stages:
         as_written = self.way.exact_order or self.way.mapping == "baseline" or self.stopped == INTERRUPTED
         if as_written or not isinstance(self.target, PricesAlgebra):
             return program
-        found = cheapest_algebra(program, self.target.product_prices(), self.target.predicted)
+        prices = self.target.product_prices()
+        simpler, of_elements = with_simpler_elements(program, prices)
+        found = cheapest_algebra(simpler, prices, self.target.predicted)
+        found = replace(found, candidates=(*of_elements, *found.candidates))
         self.algebra = found if found.candidates else None
         return found.program
 

@@ -15,7 +15,6 @@ from glenside.algebra.factoring import Factoring
 from glenside.algebra.merging import SharedProduct, is_contraction, mergings, stored
 from glenside.algebra.monomials import NormalForm
 from glenside.algebra.normal_form import MOVEMENT, normal_form
-from glenside.algebra.scalar_simplification import is_elementwise, simplified
 from glenside.builder.layout import split_at
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, postorder, rebuild_all
@@ -70,24 +69,9 @@ def cheapest_algebra(
     predicted  the cost of a program, by which they are accepted; None if only prices are known
     margin     minimum share of the cost of a region that its form saves
     """
-    simpler, of_elements = _with_simpler_elements(program, prices)
-    regions = _Search(simpler, prices, predicted, margin).in_regions()
+    regions = _Search(program, prices, predicted, margin).in_regions()
     merged = _Search(regions.program, prices, predicted, margin).merged()
-    return Algebra(merged.program, (*of_elements, *regions.candidates, *merged.candidates))
-
-
-def _with_simpler_elements(program: Program, prices: ProductPrices) -> tuple[Program, tuple[Candidate, ...]]:
-    """Returns the program with simpler elementwise functions, and them as a candidate, if they take time."""
-
-    def cost(each: Program) -> float:
-        steps = [term for term in each.info.order if is_elementwise(term)]
-        return sum(prices.elementwise(term.children[0].access.size, term.access.size) for term in steps)
-
-    simpler, applied = simplified(program) if prices.times_elements else (program, {})
-    if not applied:
-        return program, ()
-    costs = cost(program), cost(simpler)
-    return simpler, (Candidate("elementwise functions", (), tuple(sorted(applied)), *costs, True),)
+    return Algebra(merged.program, (*regions.candidates, *merged.candidates))
 
 
 @dataclass

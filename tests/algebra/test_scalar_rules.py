@@ -15,13 +15,13 @@ from command_line import run
 
 import glenside as gl
 from glenside.algebra.scalar_rules import NUMBERS, SCALAR_RULES, SIGNED, ScalarRule
-from glenside.algebra.scalar_simplification import simplified
 from glenside.builder.pointwise import combine, compute, filled
 from glenside.check import check
 from glenside.ir.dtypes import FLOATS, INTEGERS
 from glenside.ir.program import Program
 from glenside.ir.scalar import Applied, Element, Number, Scalar
 from glenside.ir.term import Term, build, postorder
+from glenside.passes.scalar_simplification import simplified
 from glenside.semantics.interpreter import evaluate
 
 KINDS = {"add": "elementwise-add", "multiply": "elementwise-mul", "divide": "elementwise-div"}

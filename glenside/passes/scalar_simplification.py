@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from glenside.algebra.scalar_rules import SCALAR_RULES, ScalarRule
+from glenside.algebra.search import Candidate
 from glenside.builder.pointwise import combine, compute, filled
 from glenside.ir.operator import COMPUTES, Category, Kind
 from glenside.ir.operators.compute import compute_of, compute_text
@@ -16,6 +17,7 @@ from glenside.ir.program import Program
 from glenside.ir.scalar import Applied, Element, Number, Scalar, x, y
 from glenside.ir.term import Term, build, rebuild_all
 from glenside.passes.element_functions import is_one_number, number_of, operands_of
+from glenside.targets.base import ProductPrices
 
 _COMMUTE = frozenset(("add", "multiply", "min", "max"))
 _COSTS = {"negative": 1, "abs": 1, "logical-not": 1, "divide": 8, "pow": 16}
@@ -46,6 +48,20 @@ def simplified(program: Program) -> tuple[Program, Counter[str]]:
     work = _Simplification(program)
     roots = rebuild_all(program.roots, work.simpler)
     return (program.with_roots(roots) if work.applied else program), work.applied
+
+
+def with_simpler_elements(program: Program, prices: ProductPrices) -> tuple[Program, tuple[Candidate, ...]]:
+    """Returns the program with simpler elementwise functions, and them as a candidate, if they take time."""
+
+    def cost(each: Program) -> float:
+        steps = [term for term in each.info.order if _is_elementwise(term)]
+        return sum(prices.elementwise(term.children[0].access.size, term.access.size) for term in steps)
+
+    simpler, applied = simplified(program) if prices.times_elements else (program, {})
+    if not applied:
+        return program, ()
+    costs = cost(program), cost(simpler)
+    return simpler, (Candidate("elementwise functions", (), tuple(sorted(applied)), *costs, True),)
 
 
 @dataclass
@@ -97,13 +113,13 @@ class _Simplification:
 def _view(term: Term) -> Scalar | None:
     """Returns an elementwise function as an expression of its operands; None for other terms."""
     operands = operands_of(term)
-    if operands is None or not is_elementwise(term):
+    if operands is None or not _is_elementwise(term):
         return None
     record, parameters = compute_of(term)
     return None if record.scalar is None else _with_operands(record.expression(*parameters), [*map(_operand, operands)])
 
 
-def is_elementwise(term: Term) -> bool:
+def _is_elementwise(term: Term) -> bool:
     """True if a term computes each element from those at the same place of its operands."""
     return term.operator.name == "compute" and operands_of(term) is not None
 
