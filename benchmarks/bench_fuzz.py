@@ -13,8 +13,8 @@ its kind can reach. Columns:
 
 In the committed table all 103 faults are found: half of them within 14 processor seconds, the last after 114
 (rules-16). 10 minutes on 2 cores are 1,200. The 14 rows emission-6, importer-6, 9, 16 and 22, rules-14, 16, 18, 24 and
-25, lowering-1, 3 and 5, and npu-2 are from the current generator or states shortly before it, with `--doors kind` in one
-process; the others from earlier states, which drew less. A run of all faults with `--doors all` was not measured.
+25, lowering-1, 3 and 5, and npu-2 are from the current generator or states shortly before it, with `--doors kind` in
+one process; the others from earlier states, which drew less. A run of all faults with `--doors all` was not measured.
 
 Five faults of earlier tables changed no answer, and were replaced by others in the same place or near it:
 
