@@ -39,6 +39,8 @@ _TILES = 1 << 14
 """The most tiles of weights, each of which is emitted and simulated, of a program for a small array."""
 _NOISE_LIMIT = 0.5
 """The relative noise of a quantized network above which it counts as a fault: most have about 0.01."""
+_FEW = 4
+"""The least elements of a result whose noise is compared."""
 _DEEP = 0.35
 """The share of functions that are checked over residues and against bounds of rounding, which compiles them twice."""
 
@@ -148,7 +150,12 @@ def arrays_for(program: Program) -> list[tuple[int, int]]:
 
 
 def _noise(found: Array, want: Array) -> float:
-    """Returns the root mean square of differences relative to that of the wanted values; 0 if not finite or all 0."""
+    """Returns the root mean square of differences relative to that of the wanted values.
+
+    0 if values are not finite, all 0, or so few that sums of many bytes may cancel in all of them.
+    """
+    if want.size < _FEW:
+        return 0.0
     with np.errstate(all="ignore"):
         exact, own = want.astype(np.float64), np.asarray(found, np.float64)
         noise = np.sqrt(np.mean(np.square(own - exact)) / np.mean(np.square(exact))) if exact.size else np.float64(0)

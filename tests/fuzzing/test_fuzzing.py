@@ -121,6 +121,9 @@ _TUPLE = """
 (input x (shape 2 3 1) float32)
 (tuple-get-item (construct-tuple (compute relu (access (access-tensor x) 3)) (full (shape 1 3 2) 1 int16)) 0)
 """
+_KNOWN_INDEX = """(input x (shape 2 1) uint16)
+(constant i (shape 1 1) uint8)
+(access-gather (access-tensor x) (access-tensor i) 0)"""
 _SIZE = Model(15, {"x": ("bool", (1, 1))}, nodes=[("Size", "", ["x"], ["y"], {})], outputs=["y"]).text()
 
 
@@ -143,6 +146,8 @@ def test_counts_of_every_dtype_compile(dtype: str) -> None:
         ("layout", _TUPLE),
         ("layout", "(input x (shape 3 1 2) float32)\n(compute dot-product (access (access-tensor x) 1))"),
         ("onnx", "(input x (shape 1 1) bool)\n(cast (access-tensor x) uint64)"),
+        ("onnx", _KNOWN_INDEX),
+        ("onnx", "(input x (shape) uint8)\n(construct-tuple (access-tensor x) (full (shape 0 0) 1 bfloat16))"),
         ("import", _SIZE),
     ],
 )

@@ -66,6 +66,18 @@ def test_arrays_of_each_dtype_come_back_bit_by_bit(dtype: str) -> None:
     assert taken or RECORDS[dtype].stored
 
 
+@pytest.mark.parametrize("dtype", ["float32", "uint8", "int64", "bool", "bfloat16"])
+def test_scalars_beside_stored_dtypes_stay_scalars(dtype: str) -> None:
+    kinds = [onnx.TensorProto.DataType.Value(RECORDS[name].onnx) for name in (dtype, "bfloat16")]
+    formals = [helper.make_tensor_value_info(f"{end}{i}", kind, ()) for end in "xy" for i, kind in enumerate(kinds)]
+    nodes = [helper.make_node("Identity", [f"x{i}"], [f"y{i}"]) for i in range(2)]
+    graph = helper.make_graph(nodes, "g", formals[:2], formals[2:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    given = {"x0": np.ones((), RECORDS[dtype].numpy), "x1": np.zeros((), RECORDS["bfloat16"].numpy)}
+    found = Session(model.SerializeToString(), "the file", threads=1).run(given)
+    assert [(array.shape, array.dtype) for array in found] == [((), array.dtype) for array in given.values()]
+
+
 def test_messages_are_what_was_sent() -> None:
     rng, stream, sent = random.Random(5), io.BytesIO(), []
     for _ in range(50):

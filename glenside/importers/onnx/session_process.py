@@ -72,7 +72,7 @@ class _Sessions:
 
         record = RECORDS[array.dtype.name]
         if not record.wider:
-            return self.runtime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
+            return self.runtime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array).reshape(array.shape))
         kind = TensorProto.DataType.Value(record.onnx)
         value = self.runtime.OrtValue.ortvalue_from_shape_and_type(list(array.shape), kind)
         ctypes.memmove(value.data_ptr(), packed(array).tobytes(), value.tensor_size_in_bytes())
