@@ -70,7 +70,8 @@ class VectorFormulas(Formulas):
     def _start(self, load: Load) -> str:
         """Returns the address of the first lane of a vector."""
         assert self.lane is not None
-        return " + ".join(self.address(load.buffer, substituted(load.place, {self.lane: Index()})))
+        picked = (f"{local.name} * {step}" for local, step in load.picked)
+        return " + ".join((*self.address(load.buffer, substituted(load.place, {self.lane: Index()})), *picked))
 
     def _as_vector(self, formula: Formula) -> str:
         """Returns a formula as a vector; a value equal in all lanes is broadcast."""

@@ -17,7 +17,7 @@ def gathered(nest: Filling) -> list[Statement]:
     step = source.stride(axis, a.access.dims)
 
     def one(places: Places) -> list[Statement]:
-        index, let = nest.let(_position(nest.pull(indices, places[axis : axis + count_])))
+        index, let = nest.let(position_of(nest.pull(indices, places[axis : axis + count_])))
         place = source.place((*places[:axis], Index(), *places[axis + count_ :]))
         held = Require(index, a.access.dims[axis], "access-gather")
         return [let, held, nest.store(places, Load(source.buffer, place, ((index, step),)))]
@@ -33,7 +33,7 @@ def _picked(
     picked = []
     for axis in range(indices.access.dims[-1]):
         size = a.access.dims[shared + axis]
-        index, let = nest.let(_position(nest.pull(indices, (*at, Index() + axis))))
+        index, let = nest.let(position_of(nest.pull(indices, (*at, Index() + axis))))
         statements += [let, Require(index, size, nest.term.operator.name)]
         picked.append((index, view.stride(shared + axis, a.access.dims)))
     return statements, tuple(picked)
@@ -69,7 +69,7 @@ def scattered(nest: Filling) -> list[Statement]:
     return [*copied, *nest.each(updates.access.dims, put)]
 
 
-def _position(index: Formula) -> Formula:
+def position_of(index: Formula) -> Formula:
     """Converts a computed index to int64, saturating: a too large uint64 must not wrap to an index from the end."""
     largest = limits("int64")[1]
     return convert(apply("min", index, number(largest, "uint64")) if index.dtype == "uint64" else index, "int64")

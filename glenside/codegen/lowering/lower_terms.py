@@ -9,8 +9,8 @@ its elements is read once: bias, activation and residual are fused with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from itertools import count
+from functools import partial, reduce
+from itertools import count, product
 from typing import Any
 
 from glenside.codegen.loop_ir.accesses import used_buffers
@@ -19,7 +19,7 @@ from glenside.codegen.loop_ir.compute_block import Block, Joined, ScheduledBlock
 from glenside.codegen.loop_ir.ir import Counter, Formula, Load, Loops, Nest, Number, Packing, Role, Statement, Store
 from glenside.codegen.loop_ir.module import Module
 from glenside.codegen.loop_ir.nest_builder import Filling, Memory, Places, View, around, under
-from glenside.codegen.loop_ir.scalar_expr import applied, choose, convert, never, number
+from glenside.codegen.loop_ir.scalar_expr import applied, apply, choose, convert, never, number, sums_in
 from glenside.codegen.lowering.concat_in_place import (
     Border,
     Hosting,
@@ -31,6 +31,8 @@ from glenside.codegen.lowering.concat_in_place import (
 )
 from glenside.codegen.lowering.constant_preparation import single
 from glenside.codegen.lowering.fill_rules import filler, mapped, mapped_rows
+from glenside.codegen.lowering.gather_scatter import position_of
+from glenside.codegen.lowering.inline_gathers import InlineGathers, inline_gathers, source_indices
 from glenside.codegen.lowering.inline_reductions import join_of
 from glenside.codegen.lowering.layout_assignment import best_order, is_narrow, lanes_to_fill
 from glenside.codegen.lowering.materialize import addressed_by, is_inline, is_sorting, stored_terms
@@ -38,6 +40,7 @@ from glenside.codegen.lowering.reductions import normalized
 from glenside.codegen.lowering.term_reads import asking_of, dims_of_parts
 from glenside.codegen.passes.fuse_padding import BORDER
 from glenside.codegen.processor.model import Machine
+from glenside.codegen.scheduling.gathered_rows import Position, gathered_rows
 from glenside.codegen.scheduling.operand_packing import filling
 from glenside.codegen.scheduling.select_schedule import scheduled
 from glenside.codegen.scheduling.softmax_template import Softmax, softmax
@@ -65,6 +68,8 @@ class Lowering:
     filled   terms whose nests are built -> their memory
     inside   concatenated or padded terms within such a buffer
     joined   reductions of the current formula: (term, indices) -> the reduction, and the formula of its result
+    inline   gathers, and sums of gathered elements that are computed where they are read
+    positions  computed indices of the current formula: (index, size of the axis) -> its variable
     single   constants of one element -> its value
     sorted   sort results and their operands: their rows get no padding
     computed  terms that the current nest computes
@@ -92,13 +97,15 @@ class Lowering:
         self.packed: tuple[Packing, ...] = ()
         self.packings: list[Packing] = []
         self.numbers = count(1)
-        self.addressed = {child for term in self.terms for child in addressed_by(term)}
+        self.inline = inline_gathers(self.terms) if machine else InlineGathers()
+        self.positions: dict[tuple[Formula, int], Position] = {}
+        self.addressed = {child for term in self.terms for child in addressed_by(term, self.inline)}
         self.sorted = {own for term in self.terms if is_sorting(term) for own in (term, *term.children)}
         self._vectors: dict[object, Callable[[Filling], list[Statement] | None]] = {
             normalized: self._normalized,
             mapped: self._mapped,
         }
-        self.stored = stored_terms(self.terms, self.results, self._host if machine else lambda *_: ())
+        self.stored = stored_terms(self.terms, self.results, self._host if machine else lambda *_: (), self.inline)
 
     def module(self) -> Module:
         """Returns the nests of the program, each with the block from which it was scheduled."""
@@ -180,7 +187,7 @@ class Lowering:
         tensor = term.operator.name == "access-tensor"
         new = tensor or term not in self.views
         view = View.whole(self._memory(term, self._dims(term))) if new else self.views[term]
-        self._nest(name_of(term), Filling(self, term, view), filler(term))
+        self._nest(name_of(term), Filling(self, term, view), None if term in self.inline.sources else filler(term))
         self.views.setdefault(term, view)  # a tensor that is a result is still read from its own memory
         return view.memory
 
@@ -214,11 +221,20 @@ class Lowering:
         if block is None:
             nest = self._restarted(nest)
             block = self._block(nest)
+        if self.positions and self.joined:  # sums of gathered elements have loops of their own
+            self._store_terms([t for t in self.computed if t in self.inline.sums and t is not nest.term])
+            return self._scheduled(self._restarted(nest))
+        return self._of_block(nest, block, self.machine)
+
+    def _of_block(self, nest: Filling, block: Block, machine: Machine) -> list[Statement]:
+        """Returns the loops of a block: tiled, if machine and block allow it."""
+        if self.positions:
+            return gathered_rows(block, [*self.positions.values()], nest.axes, machine)
         if len(block.joined) > 1:  # registers hold one sum
             self._store_terms([term for term, _ in self.joined][:-1])
             nest = self._restarted(nest)
             block = self._block(nest)
-        made = None if self._is_better_stored(nest, block) else scheduled(block, nest.axes, self.machine)
+        made = None if self._is_better_stored(nest, block) else scheduled(block, nest.axes, machine)
         if made is None and self.joined and nest.term not in {term for term, _ in self.joined}:
             self._store_terms([term for term, _ in self.joined])
             return self._scheduled(self._restarted(nest))
@@ -230,7 +246,7 @@ class Lowering:
         self.packings += made.packings
         for packing in made.packings:
             if packing.source.role is not Role.CONSTANT:
-                self.nests.append(filling(packing, tuple(self.computed), self.machine))
+                self.nests.append(filling(packing, tuple(self.computed), machine))
         self._keep(block, nest, made)
         return made.statements
 
@@ -296,7 +312,7 @@ class Lowering:
 
     def _value(self, nest: Filling) -> tuple[list[Axis], Places, Formula]:
         """Returns the axes of a view, their counters, and the formula of its element; sets `joined`."""
-        self.joined, self.nest = {}, nest
+        self.joined, self.positions, self.nest = {}, {}, nest
         axes, at = nest.counters(nest.view.dims)
         places = at if nest.view.dims == nest.dims else under(nest.dims, nest.view.dims, at)
         return axes, at, convert(self._computed_element(nest.term, places), nest.dtype)
@@ -321,7 +337,7 @@ class Lowering:
         """Returns the formula of an element of the term that a nest computes (for other nests, it is a buffer)."""
         if term.operator.name == "access-tensor" or term in self.filled:
             return self.pull(term, places)
-        return self._join(term, places) if join_of(term) else self.formula(term, places)
+        return self._element(term, places)
 
     def pull(self, term: Term, places: Places) -> Formula:
         """Returns one element of a term: a constant, a load, a reduction, or a formula."""
@@ -330,7 +346,34 @@ class Lowering:
         if term in self.views:
             view = self.views[term]
             return Load(view.buffer, view.place(places, term.access.dims))
+        return self._element(term, places)
+
+    def _element(self, term: Term, places: Places) -> Formula:
+        """Returns one element of a term that is not in memory: a reduction, or a formula."""
+        if term in self.inline.sums:
+            return self._few_summed(term, places)
         return self._join(term, places) if join_of(term) else self.formula(term, places)
+
+    def _few_summed(self, term: Term, places: Places) -> Formula:
+        """Returns a sum of gathered elements, unrolled."""
+        self.computed[term] = None
+        (child,) = term.children
+        inner, item = sums_in(child.access.dtype), child.access.item
+        within = product(*(range(size) for size in item))
+        parts = [convert(self.pull(child, (*places, *(Index() + i for i in own))), inner) for own in within]
+        return convert(reduce(partial(apply, "add"), parts), term.access.dtype)
+
+    def _gathered(self, term: Term, places: Places) -> Formula:
+        """Returns one gathered element, at a computed index that is added to `positions`."""
+        a, indices, axis = term.arguments()
+        source, along = self.inline.sources[term]
+        rank, view = indices.access.rank, self.views[source]
+        key = position_of(self.pull(indices, places[axis : axis + rank])), a.access.dims[axis]
+        if key not in self.positions:
+            self.positions[key] = Position(self.nest.local("int64"), *key, "access-gather")
+        found = source_indices(a, source, (*places[:axis], Index(), *places[axis + rank :]))
+        stride = view.stride(along, source.access.dims)
+        return Load(view.buffer, view.place(found), ((self.positions[key].local, stride),))
 
     def _join(self, term: Term, places: Places) -> Formula:
         """Returns an element that is a reduction, which is added to `joined`."""
@@ -350,6 +393,8 @@ class Lowering:
         """Returns one element of a term that is computed where it is read."""
         self.computed[term] = None
         name, dtype = term.operator.name, term.access.dtype
+        if name == "access-gather":
+            return self._gathered(term, places)
         if name in ("access-literal", "full"):
             return Number(exact(str(term.attributes[-2])), dtype)
         if name == "iota":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from glenside.codegen.lowering.fill_rules import category_of, filler, is_unrolled
+from glenside.codegen.lowering.inline_gathers import InlineGathers
 from glenside.codegen.lowering.inline_reductions import join_of
 from glenside.ir.dtypes import INTEGERS, RECORDS
 from glenside.ir.operator import Category
@@ -18,6 +19,7 @@ _MAX_FORMULA_STEPS = 100
 """Maximum operations of one formula: in larger ones, subterms are materialized."""
 _GATHERS = frozenset({"access-gather", "access-gather-nd"})
 """Operators that read their first operand at computed indices."""
+_NONE_INLINE = InlineGathers()
 _READ_ONCE = frozenset({"access-gather", "access-overlap-add", "linear-map", "access-scatter-nd"})
 
 
@@ -32,7 +34,10 @@ def is_inline(term: Term) -> bool:
 
 
 def stored_terms(
-    order: Sequence[Term], results: Iterable[Term], host: Callable[[Term, bool], Iterable[Term]] = lambda *_: ()
+    order: Sequence[Term],
+    results: Iterable[Term],
+    host: Callable[[Term, bool], Iterable[Term]] = lambda *_: (),
+    inline: InlineGathers = _NONE_INLINE,
 ) -> set[Term]:
     """Returns the terms of `order` (children first) to materialize.
 
@@ -40,13 +45,13 @@ def stored_terms(
     returns further terms to store.
     """
     stored = set(results)
-    found = _Reads(order, stored)
+    found = _Reads(order, stored, inline)
     for term in reversed(order):
         stored.update(host(term, found.often[term] or term in stored))
         if term.operator.name not in LEAVES and found.requires(term):
             stored.add(term)
         found.read(term)
-        stored |= addressed_by(term)
+        stored |= addressed_by(term, inline)
     while (cut := _too_large(order, stored)) is not None:
         stored.add(cut)
     return stored
@@ -90,8 +95,11 @@ def _largest_part(term: Term, steps: Mapping[Term, int]) -> Term:
     return term
 
 
-def addressed_by(term: Term) -> set[Term]:
-    """Returns the operand that a term reads at computed indices, which is stored in row-major order."""
+def addressed_by(term: Term, inline: InlineGathers = _NONE_INLINE) -> set[Term]:
+    """Returns the term that a term reads at computed indices, which is stored in row-major order."""
+    if term in inline.sources:
+        source, _ = inline.sources[term]
+        return {source} if source.operator.name != "access-tensor" else set()
     if term.operator.name in _GATHERS or is_sorting(term):
         return {child for child in term.children[:1] if child.operator.name != "access-tensor"}
     return set()
@@ -105,14 +113,16 @@ class _Reads:
     whole  True if all readers read it through formulas that skip none of its elements
     """
 
-    def __init__(self, order: Sequence[Term], stored: set[Term]) -> None:
-        self.stored = stored
+    def __init__(self, order: Sequence[Term], stored: set[Term], inline: InlineGathers) -> None:
+        self.stored, self.inline = stored, inline
         self.nests: dict[Term, set[Term]] = {term: set() for term in order}
         self.often: dict[Term, bool] = dict.fromkeys(order, False)
         self.whole: dict[Term, bool] = dict.fromkeys(order, True)
 
     def requires(self, term: Term) -> bool:
         """True if a term must be stored because of its readers."""
+        if term in self.inline.within:
+            return False
         if join_of(term) is not None or is_narrowing(term):
             nests = self.nests[term]
             once = len(nests) == 1 and all(nest.access.size == term.access.size for nest in nests)

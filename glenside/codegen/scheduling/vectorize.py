@@ -88,9 +88,7 @@ def in_vectors(formula: Formula, dtype: str) -> bool:
         if formula.bits or not converts(given, dtype):
             return False
         return in_vectors(inner, given) or (given == "bool" and isinstance(inner, Load) and not inner.picked)
-    if isinstance(formula, Load):
-        return not formula.picked
-    return isinstance(formula, Number | Local)
+    return isinstance(formula, Load | Number | Local)
 
 
 def steps_of(formula: Formula) -> int:
