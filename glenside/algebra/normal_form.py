@@ -312,14 +312,18 @@ class _Expansion(Splits):
             raise Opaque
         return found
 
-    def _contracted(self, kind: str, x: Term, axes: tuple[Axis, ...]) -> list[Monomial]:
+    def _contracted(
+        self, kind: str, x: Term, axes: tuple[Axis, ...], known: tuple[Axis, ...] | None = None
+    ) -> list[Monomial]:
         """Returns the monomials of a sum over items, cut where a concatenation along one of its axes asks for that.
 
         Counts an index that is summed over and that no operand has as a factor.
+
+        known  the indices of the items, if some of these must not be cut
         """
         inner, leaves = len(self.inner), len(self.leaves)
         items = x.children[0] if kind == "dot-product" else x
-        item = _fresh(items.access.item)
+        item = _fresh(items.access.item) if known is None else known
         try:
             if kind == "dot-product":
                 a, b = x.children
@@ -333,7 +337,7 @@ class _Expansion(Splits):
                 if not any(cut.index in axis for axis in own):
                     raise
                 self.whole.add(cut.index)
-                return self._contracted(kind, x, axes)
+                return self._contracted(kind, x, axes, item)
             at, ends = own.index((cut.index,)), (0, cut.at, cut.index.size)
             return [one for lo, hi in pairwise(ends) for one in self._contracted(kind, _of_items(x, at, lo, hi), axes)]
         indices = [index for axis in item for index in self.resolved(axis)]

@@ -232,6 +232,15 @@ def test_what_others_read_stays() -> None:
     assert cheapest_algebra(program, PRICES).program is program
 
 
+def test_a_concatenation_within_a_reshaped_sum_is_not_cut() -> None:
+    """The summed axis is both axes of a concatenated matrix, of which only one could be cut."""
+    b = gl.Builder("reshaped")
+    parts = [b.matmul(b.input(name, (4, 1, 7)), b.constant(f"w{name}", (7, 3))) for name in "cd"]
+    program = b.finish(b.matmul(b.reshape(b.concatenate(parts, 1), (4, 6)), b.constant("v", (6, 5))))
+    found = cheapest_algebra(program, PRICES)
+    assert check(program, found.program, layers=False).result == "exact"
+
+
 def test_integers_are_left_alone() -> None:
     b = gl.Builder("integers")
     product = b.matmul(b.input("x", (4, 64), "int32"), b.input("w", (64, 64), "int32"))
