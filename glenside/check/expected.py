@@ -13,11 +13,12 @@ from glenside.check.indices import counted_from_ends, from_end, index_limits, pi
 from glenside.check.input_generators import drawn_within
 from glenside.ir.dtypes import REALS, WHOLE, fraction_bits, limits, wider
 from glenside.ir.errors import GlensideError
+from glenside.ir.names import primed
 from glenside.ir.operand import Array, arrays
 from glenside.ir.operators.casting import bitcast, cast
 from glenside.ir.operators.compute import compute
 from glenside.ir.program import Program
-from glenside.ir.term import Term, build, items_of, postorder
+from glenside.ir.term import Term, build, items_of, postorder, rebuild_all
 from glenside.ir.types import AccessType, Tensor, TupleType
 from glenside.semantics import Native
 from glenside.semantics.interpreter import evaluate
@@ -200,10 +201,11 @@ class Expected:
         """Returns the largest change of each element when all floats are moved by units in the last place."""
         rng, want = np.random.default_rng([self.seed, 77]), self.results[number]
         slack = np.zeros(want.shape)
+        part, values = _with_listed_numbers(self.parts[number], self.values)
         for _ in range(_TRIALS):
-            moved = {name: _moved(array, unit, rng) for name, array in self.values.items()}
+            moved = {name: _moved(array, unit, rng) for name, array in values.items()}
             try:
-                (found,) = computed(self.parts[number], moved)
+                (found,) = computed(part, moved)
             except GlensideError:
                 return np.full(want.shape, np.inf)
             with np.errstate(all="ignore"):
@@ -238,6 +240,22 @@ def _is_exact(term: Term) -> bool:
         or (t.operator is compute and str(t.attributes[0]).strip("()").split(" ")[0] in _EXACT)
         for t in postorder(term)
     )
+
+
+def _with_listed_numbers(term: Term, values: Mapping[str, Array]) -> tuple[Term, Mapping[str, Array]]:
+    """Replaces floats that a term lists by tensors, to be moved like inputs; returns the values of all tensors too."""
+    found = dict(values)
+
+    def named(leaf: Term, _: tuple[Term, ...]) -> Term | None:
+        if leaf.operator.name != "numbers" or leaf.access.dtype not in REALS:
+            return None
+        name = primed("numbers", found)
+        (found[name],) = computed(leaf, {})
+        return build(
+            "access", build("access-tensor", Tensor(name, leaf.access.dims, leaf.access.dtype)), leaf.access.split
+        )
+
+    return rebuild_all([term], named)[0], found
 
 
 def _moved(array: Array, unit: float, rng: np.random.Generator) -> Array:

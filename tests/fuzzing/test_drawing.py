@@ -169,3 +169,13 @@ def test_arrays_for_networks_have_few_tiles() -> None:
         assert sizes == [(16, 16)] or all(elements <= rows * columns << 14 for rows, columns in sizes)
         small += (2, 2) in sizes
     assert small > 150
+
+
+def test_rounding_of_listed_floats_is_no_fault() -> None:
+    """One unit in the last place of exp(10) changes its sine by a thousandth."""
+    program = parse('(compute sin (compute exp (numbers (shape 3) "2 2 10" float32)))')
+    expected = Expected(program, {}, 0)
+    (right,) = expected.results
+    moved = np.sin(np.nextafter(np.exp(np.float32([2, 2, 10])), np.float32(np.inf)))
+    assert not expected.difference([moved])
+    assert expected.difference([right + np.float32([0.01, 0, 0])])
