@@ -244,7 +244,7 @@ def plans(layer: oracle.Layer) -> Iterator[tuple[bool, tuple[int, int, int, int]
 
 def hold_to_brute_force(program: Program, target: gl.NPU) -> None:
     """The best mapping is the best of all plans; on each level of cycles none moves fewer bytes or needs less room."""
-    result = gl.optimize(program, target)
+    result = gl.optimize(program, target, exact_order=True)
     (row,) = result.report.layers
     (layer,) = oracle.layers_of(program).values()
     assert result.report.ok
