@@ -37,7 +37,7 @@ class _Leaf(Scalar):
 
 @dataclass(frozen=True)
 class _Match:
-    """What the letters of a pattern stand for, and the terms that it covers below the root."""
+    """A match of a pattern: the term of each variable, and the matched terms below the root."""
 
     letters: Mapping[str, Scalar] = field(default_factory=dict)
     covered: frozenset[Term] = frozenset()
