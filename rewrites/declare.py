@@ -81,11 +81,11 @@ def analysis(family: str, *examples: Example) -> Declaration:
 
 def equation(family: str, *examples: Example) -> Declaration:
     """Declares a rule of `EQUATIONS`, which is proven and tested as others are."""
-    return _declaration(family, examples, False, False, EQUATIONS)
+    return _declaration(family, examples, False, False, searched=False)
 
 
 def _declaration(
-    family: str, examples: tuple[Example, ...], expansive: bool, analysis: bool, table: dict[str, Rule] = RULES
+    family: str, examples: tuple[Example, ...], expansive: bool, analysis: bool, searched: bool = True
 ) -> Declaration:
     def declare(function: Callable[..., Clauses]) -> Rule:
         name, doc = function.__name__.replace("_", "-"), inspect.cleandoc(function.__doc__ or "")
@@ -103,8 +103,9 @@ def _declaration(
             clauses = _clauses(name, function)
         except PatternError as error:
             raise PatternError(error.message, place) from error
-        table[name], _SOURCES[name] = Rule(name, family, doc, clauses, examples, expansive, analysis), source
-        return table[name]
+        declared = Rule(name, family, doc, clauses, examples, expansive, analysis)
+        (RULES if searched else EQUATIONS)[name], _SOURCES[name] = declared, source
+        return declared
 
     return declare
 
