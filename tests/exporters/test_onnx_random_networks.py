@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from math import isfinite
 from pathlib import Path
 
 import numpy as np
@@ -28,11 +29,20 @@ COMMANDS = (
 )
 
 
+def _drawn(seed: int) -> Model:
+    """Returns the model of a seed with 0 for infinities, which padding with zeros multiplies to nan."""
+    model = Model.of(drawn_model(random.Random(seed)))
+    for name, (dtype, dims, values) in model.constants.items():
+        if values is not None:
+            model.constants[name] = dtype, dims, [value if isfinite(value) else 0.0 for value in values]
+    return model
+
+
 def _wrong(seed: int, folder: Path) -> str:
     """Returns the fault of the file written for the network of a seed; "" for none, or for a refused network."""
     path = folder / "network.onnx"
     try:
-        onnx.save(Model.of(drawn_model(random.Random(seed))).proto(), path)
+        onnx.save(_drawn(seed).proto(), path)
         program = gl.load(path)
     except (GlensideError, ValueError, RuntimeError, onnx.shape_inference.InferenceError):
         return ""

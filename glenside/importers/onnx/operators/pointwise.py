@@ -54,8 +54,15 @@ def operands(node: Node) -> tuple[Term, Term]:
 def function(node: Node) -> Term:
     x, name = node.term(0), FUNCTIONS[node.op_type]
     if node.op_type == "Erf" and x.access.dtype not in FLOATS:  # integers before version 13
-        return cast(compute(name, cast(x, "float64")), x.access.dtype)
+        return _truncated_erf(x)
     return compute(name, x)
+
+
+def _truncated_erf(x: Term) -> Term:
+    """Computes the integer part of erf, which is 0 for |x| < 4: erf(4) is the first that float32 rounds to 1."""
+    quotient = divide(x, filled(x, 4))
+    above = combine("minimum", quotient, filled(x, 1))
+    return above if x.access.dtype.startswith("u") else combine("maximum", above, filled(x, -1))
 
 
 @onnx_operator("Reciprocal")
