@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from glenside.algebra.equations import MERGE, SLICES
 from glenside.builder.layout import concatenate, reshape, slice_axis, split_at, transpose
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.operator import OperatorKind
@@ -54,6 +55,7 @@ class Merging:
     slices    what computes each merged product
     operands  the arrays that both forms read
     given     the cost of the products by prices, `cost` that of the one
+    equations the names of the rules that it takes
     """
 
     products: tuple[Term, ...]
@@ -62,6 +64,7 @@ class Merging:
     operands: tuple[Term, ...]
     given: float
     cost: float
+    equations: tuple[str, ...]
 
 
 def mergings(program: Program, constant: Callable[[Term], bool], prices: ProductPrices) -> Iterator[Merging]:
@@ -171,7 +174,8 @@ def _merged(
     whole = (groups, total, depth, columns) if rows else (groups, own_rows, depth, total)
     cost = moved + prices.product(*whole, pairs[0].access.size + pairs[1].access.size)
     operands = [first.b if rows else first.a, *operands]
-    return Merging(tuple(one.term for one in products), product, tuple(slices), tuple(operands), given, cost)
+    equations = (MERGE,) if slices_of is None else (MERGE, SLICES)
+    return Merging(tuple(one.term for one in products), product, tuple(slices), tuple(operands), given, cost, equations)
 
 
 def _joined_slices(parts: Sequence[Term], shared: int) -> tuple[Term, Term] | None:

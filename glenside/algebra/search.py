@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from glenside.algebra.equations import MERGE
 from glenside.algebra.factoring import Factoring
 from glenside.algebra.merging import SharedProduct, is_contraction, mergings, stored
 from glenside.algebra.monomials import NormalForm
@@ -148,7 +147,7 @@ class _Search:
         for one in mergings(self.program, self.is_constant, self.prices):
             names = self._layers(one.products) or ("products",)
             both = build("construct-tuple", *one.products), build("construct-tuple", *one.slices)
-            if self._accepts(*both, one.operands, (one.given, one.cost), names, (MERGE,)):
+            if self._accepts(*both, one.operands, (one.given, one.cost), names, one.equations):
                 self.forms |= zip(one.products, one.slices, strict=True)
                 self._name(_label(names), [one.product])
         return self._result()

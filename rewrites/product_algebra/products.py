@@ -5,6 +5,9 @@ dot(a, b, n) contracts the items of a and b, which share their first n axes: (G 
 
 from __future__ import annotations
 
+from typing import Any
+
+from glenside.ir.term import Term
 from glenside.ir.types import Dims
 from glenside.rewrites import operators as op
 from glenside.rewrites.declare import Clauses, V, equation
@@ -151,11 +154,9 @@ def signs_quotients_and_means_are_factors(a: V, b: V, n: V, d: V, s: V) -> Claus
         example(op.slice(dot(op.concatenate(B, operand("c", "2 6 4", 2), 1), A, 1), 1, low, high))
         for low, high in ((0, 5), (5, 11))
     ),
-    example(op.concatenate(op.slice(A, 1, 0, 1), op.slice(A, 1, 1, 3), 1)),
 )
-def products_that_share_an_operand_are_one(a: V, b: V, c: V, n: V, x: V, y: V, lo: V, mid: V, hi: V) -> Clauses:
-    """concatenate(dot(a, b), dot(a, c)) = dot(a, concatenate(b, c)), and on the left; the parts are slices of it, and
-    consecutive slices are one.
+def products_that_share_an_operand_are_one(a: V, b: V, c: V, n: V, x: V, y: V, lo: V, hi: V) -> Clauses:
+    """concatenate(dot(a, b), dot(a, c)) = dot(a, concatenate(b, c)), and on the left; the parts are slices of it.
 
     Sound because each element of a product is computed from one row of each operand, and the rows of a concatenation
     are those of its parts.
@@ -183,7 +184,82 @@ def products_that_share_an_operand_are_one(a: V, b: V, c: V, n: V, x: V, y: V, l
             for k, part in enumerate((b, c))
         ),
         *(stated(op.slice(rows, y, lo, hi), dot(part, a, n), own, ends[k]) for k, part in enumerate((b, c))),
+    )
+
+
+def _stacked(a: Any, x: Any, sizes: Any, order: Any) -> Any:
+    """Returns the consecutive parts of an array along axis x, one above the other: `sizes` has it as two axes."""
+    return op.transpose(op.reshape(a, sizes, vec()), order)
+
+
+def _whole(name: str, sizes: str) -> Term:
+    return operand(name, sizes, len(sizes.split()))
+
+
+_STEPS, _STACK, _MORE = _whole("a", "2 3 4"), _whole("a", "3 2 4"), _whole("b", "1 2 4")
+
+
+def _flat(a: Term, *sizes: int) -> Term:
+    found: Term = op.reshape(a, (Dims(sizes), Dims(())))
+    return found
+
+
+@equation(
+    FAMILY,
+    example(op.concatenate(op.slice(A, 1, 0, 1), op.slice(A, 1, 1, 3), 1)),
+    example(op.insert_axis(op.slice(_STEPS, 1, 1, 3), 0)),
+    example(
+        op.concatenate(
+            op.transpose(_flat(op.slice(_STEPS, 1, 0, 2), 2, 2, 1, 4), Dims((1, 0, 2, 3))),
+            op.insert_axis(op.slice(_STEPS, 1, 2, 3), 0),
+            0,
+        )
+    ),
+    example(op.concatenate(op.transpose(_STACK, Dims((0, 2, 1))), op.transpose(_MORE, Dims((0, 2, 1))), 0)),
+    example(op.concatenate(_flat(_STACK, 3, 1, 2, 4), _flat(_MORE, 1, 1, 2, 4), 0)),
+    example(op.concatenate(_flat(_STACK, 3, 2, 2, 2), _flat(_MORE, 1, 2, 2, 2), 0)),
+)
+def consecutive_slices_are_one(a: V, b: V, x: V, lo: V, mid: V, hi: V, d: V, e: V, s: V, t: V) -> Clauses:
+    """concatenate(slice(a), slice(a)) = slice(a); slices one above the other are the parts of one slice, and the same
+    transposes and reshapes of each are one transpose and reshape of all.
+
+    Sound because element i of part number k of a slice is its element k width + i; what is done alike to each part
+    leaves its number alone.
+    """
+    p, sa, sb = variables("p sa sb")
+    order = vec(x).append(vec_range(x)).append(block(x + 1, d.length + 1))
+    one = op.slice(a, x, lo, hi)
+    base = (d == dims(a), sa == split(a), sa == d.length)
+
+    def sizes(count: Any, width: Any) -> Any:
+        return d.take(x).append(vec(count, width)).append(d.drop(x + 1))
+
+    def next_split(dims: V) -> Any:
+        return dims.take(x + 1).append(vec(s[x + 1], s[x + 2])).append(dims.drop(x + 2))
+
+    above = op.concatenate(_stacked(op.slice(a, x, lo, mid), x, s, p), op.insert_axis(op.slice(a, x, mid, hi), 0), 0)
+    others = (d.take(x) == e.take(x), d.drop(x + 1) == e.drop(x + 1))
+    both = (*base, e == dims(b), sb == split(b), sb == e.length, *others)
+    return (
         stated(op.concatenate(op.slice(a, x, lo, mid), op.slice(a, x, mid, hi), x), op.slice(a, x, lo, hi)),
+        stated(op.insert_axis(one, 0), _stacked(one, x, sizes(1, hi - lo), order), *base),
+        stated(
+            above,
+            _stacked(one, x, sizes(s[x] + 1, hi - mid), order),
+            *(*base, s == sizes(s[x], hi - mid), p == order),
+        ),
+        stated(op.concatenate(op.transpose(a, p), op.transpose(b, p), x), op.transpose(op.concatenate(a, b, p[x]), p)),
+        stated(
+            op.concatenate(op.reshape(a, s, vec()), op.reshape(b, t, vec()), x),
+            op.reshape(op.concatenate(a, b, x), sizes(s[x] + t[x], s[x + 1]), vec()),
+            *(*both, s == sizes(s[x], s[x + 1]), t == sizes(t[x], s[x + 1])),
+            *(d[x] == s[x] * s[x + 1], e[x] == t[x] * s[x + 1]),
+        ),
+        stated(
+            op.concatenate(op.reshape(a, s, vec()), op.reshape(b, t, vec()), x),
+            op.reshape(op.concatenate(a, b, x), s.take(x).append(vec(s[x] + t[x])).append(s.drop(x + 1)), vec()),
+            *(*both, s == next_split(d), t == next_split(e), d[x + 1] == s[x + 1] * s[x + 2]),
+        ),
     )
 
 

@@ -22,7 +22,7 @@ from glenside.algebra.normal_form import _EXPAND, normal_form
 from glenside.algebra.row_operators import Affine, Relation, Selected, composed
 from glenside.algebra.search import cheapest_algebra
 from glenside.builder import Builder
-from glenside.builder.layout import split_at
+from glenside.builder.layout import slice_axis, split_at
 from glenside.builder.pointwise import multiply
 from glenside.egraph.examples import smallest_terms
 from glenside.egraph.rule import Rule
@@ -165,7 +165,7 @@ def test_other_elements_are_told_apart() -> None:
 def test_programs_say_by_which_equations_they_changed() -> None:
     """Each record is one by which some program changes."""
     programs = [low_rank_update(), linear_attention(), low_rank_constants(), two_matrices()]
-    for form in (*FOUND, side_by_side):
+    for form in (*FOUND, side_by_side, steps_of_a_sequence):
         b = Builder(form.__name__)
         programs.append(b.finish(form(b)).seeded_constants(0))
     found = [one for program in programs for one in cheapest_algebra(program, PRICES).candidates]
@@ -177,6 +177,12 @@ def test_programs_say_by_which_equations_they_changed() -> None:
 def side_by_side(b: Builder) -> Term:
     x = b.input("x", (1, 64))
     return build("construct-tuple", *(b.relu(b.matmul(x, b.constant(f"w{n}", (64, 64)))) for n in range(3)))
+
+
+def steps_of_a_sequence(b: Builder) -> Term:
+    x, w = b.input("x", (64, 8, 64)), b.constant("w", (64, 64))
+    steps = (b.reshape(slice_axis(x, 1, t, t + 1), (64, 64)) for t in range(8))
+    return build("construct-tuple", *(b.relu(b.matmul(step, w)) for step in steps))
 
 
 def test_the_document_has_all_equations() -> None:
