@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from itertools import pairwise
@@ -30,11 +29,10 @@ def test_every_block_of_a_page_is_run() -> None:
         assert all(name for language, name, _ in blocks(page) if language == "toml")
 
 
+@pytest.mark.needs_compiler  # the network's page compiles
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_quick_start_runs(page: Path, tmp_path: Path) -> None:
     """Blocks with a title are files; commands run as given; Python blocks of a page are one program, run first."""
-    if page.stem == "network" and not any(map(shutil.which, ("cc", "gcc", "clang"))):
-        pytest.skip("no C compiler")
     programs: list[str] = []
     lines: list[str] = []
     for language, name, text in blocks(page):

@@ -17,8 +17,6 @@ from glenside.builder.reductions import position
 from glenside.check import check, check_gradient
 from glenside.check.confined import Confined
 from glenside.check.indices import index_limits, picks
-from glenside.codegen.processor.find_compiler import compiler
-from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 from glenside.semantics import Native
@@ -211,12 +209,9 @@ def test_equal_numbers_above_an_index_are_no_corner() -> None:
 # Compiled programs.
 
 
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize("indices", [*WHOLE, "argmax"])
 def test_compiled_programs_are_compared(indices: str) -> None:
-    try:
-        compiler()
-    except BadInput:
-        pytest.skip("there is no C compiler")
     term = of_best(X) if indices == "argmax" else at(WHOLE[indices][0](I))
     report = gl.compile(Program(term), "none").check()
     if indices == "halves":  # the residue of a half is no small number

@@ -20,8 +20,6 @@ from glenside.codegen.runtime.compile_and_load import compiler, flags
 from glenside.codegen.runtime.compiled_function import Lowered
 from glenside.codegen.runtime.export import library
 
-needs_compiler = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
-
 CALLER = r"""
 #include <stdio.h>
 #include "net.h"
@@ -67,7 +65,7 @@ def test_a_budget_is_of_what_is_compiled(tmp_path: Path, budget: str, status: in
     assert f"{said} budget of" in str(compiled.report)
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize("machine", ["native", "generic", "plain"])
 def test_the_c_of_a_file(tmp_path: Path, machine: str) -> None:
     path = _network(tmp_path)
@@ -86,7 +84,7 @@ def test_the_c_of_a_file(tmp_path: Path, machine: str) -> None:
     assert np.allclose(np.frombuffer(got.stdout, np.float32).reshape(want.shape), want, 1e-4, 1e-5)
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize("name", ["int", "puts", "linux", "pool", "_stdio", "EOF", "main", "program", "stdio"])
 def test_a_file_may_have_any_name(tmp_path: Path, name: str) -> None:
     b = gl.Builder("p")
@@ -97,7 +95,7 @@ def test_a_file_may_have_any_name(tmp_path: Path, name: str) -> None:
     subprocess.run([*build, "-lm", "-pthread"], cwd=tmp_path, check=True, timeout=120)
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="these are machines of another processor")
 def test_a_machine_is_chosen_when_it_runs(tmp_path: Path) -> None:
     path = _network(tmp_path)
@@ -122,7 +120,7 @@ def test_a_machine_is_chosen_when_it_runs(tmp_path: Path) -> None:
     assert np.allclose(np.frombuffer(content, np.float32).reshape(want.shape), want, 1e-4, 1e-5)
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @pytest.mark.slow
 @pytest.mark.parametrize("machine", ["native", "plain"])
 def test_no_byte_outside_is_touched(tmp_path: Path, machine: str) -> None:
@@ -141,7 +139,7 @@ def test_no_byte_outside_is_touched(tmp_path: Path, machine: str) -> None:
         assert (ran.returncode, ran.stderr) == (0, "")
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize("how", [[], ["--on", "native"]])
 def test_more_than_memory_holds_is_a_sentence(tmp_path: Path, how: list[str]) -> None:
     b = gl.Builder("net")
@@ -170,7 +168,7 @@ def test_passes_are_listed_with_their_times(tmp_path: Path) -> None:
     assert "the pass fuse-padding did not run" in done.stderr
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 def test_bench(tmp_path: Path) -> None:
     words = ["bench", _network(tmp_path), "--rounds", "2", "--threads", "1,2", "--peers", "onnxruntime"]
     done = completed(*words, folder=tmp_path)
@@ -182,7 +180,7 @@ def test_bench(tmp_path: Path) -> None:
     assert "predicted us" in done.stdout
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize(("ending", "on"), [("onnx", "native"), pytest.param("json", "plain", marks=pytest.mark.slow)])
 def test_run_as_c(tmp_path: Path, ending: str, on: str) -> None:
     """The cache key does not depend on the values of inputs."""

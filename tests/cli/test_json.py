@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +60,15 @@ def test_every_command_with_a_table_has_json() -> None:
     assert having == set(COMMANDS) | set(ELSEWHERE)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+NEEDS_COMPILER = ("compile", "bench")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.needs_compiler] * (n in NEEDS_COMPILER)) for n in COMMANDS]
+)
 def test_json_is_alone_and_has_its_keys(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if name in ("compile", "bench") and not any(map(shutil.which, ("cc", "gcc", "clang"))):
-        pytest.skip("no C compiler")
     monkeypatch.chdir(tmp_path)
     Path("p.glenside").write_text(PROGRAM)
     Path("n.glenside").write_text(NETWORK)

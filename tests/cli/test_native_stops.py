@@ -14,9 +14,7 @@ import pytest
 from fuzzing import Fuzzing
 
 import glenside as gl
-from glenside.codegen.runtime.compile_and_load import compiler
 
-needs_compiler = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
 ANSWERED = 5.0  # seconds: two where a machine does nothing else
 UNET = ("unet-small", "--set", "resolution=64")
 COMMANDS = {
@@ -90,7 +88,7 @@ def test_a_search_is_ended_with_a_status_of_its_own(tmp_path: Path, which: int) 
     assert "interrupted" in errors
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @pytest.mark.slow
 @pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
 def test_what_prices_tell_is_there_while_variants_are_timed(tmp_path: Path, which: int) -> None:
@@ -106,13 +104,13 @@ def test_what_prices_tell_is_there_while_variants_are_timed(tmp_path: Path, whic
         assert (told / name).read_bytes() == (tmp_path / "tune 0.3" / name).read_bytes()
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @pytest.mark.slow
 def test_c_that_runs_long_is_not_waited_for(tmp_path: Path) -> None:
     assert _stopped("run", 5.0, tmp_path)[0] == 130
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_ctrl_c_at_any_moment(name: str, tmp_path: Path, fuzzing: Fuzzing) -> None:

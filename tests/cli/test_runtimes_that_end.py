@@ -18,11 +18,8 @@ pytest.importorskip("onnxruntime")
 
 from onnx import helper  # noqa: E402
 
-from glenside.codegen.runtime.compile_and_load import compiler  # noqa: E402
-
 CHECK = ("tensorize", "net.onnx", "--array", "4x4", "--no-cache", "--check", "onnxruntime", "-o", "out.onnx")
 BENCH = ("bench", "net.onnx", "--target", "none", "--rounds", "1", "--peers", "onnxruntime")
-compiles = pytest.mark.skipif(not compiler(), reason="there is no C compiler")
 
 
 def _net(folder: Path, *nodes: onnx.NodeProto) -> None:
@@ -70,7 +67,7 @@ def test_a_check_in_onnxruntime_that_crashes_keeps_the_answer(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@compiles
+@pytest.mark.needs_compiler
 def test_a_bench_beside_onnxruntime_that_crashes_keeps_the_others(tmp_path: Path) -> None:
     _net(tmp_path, helper.make_node("Split", ["x"], ["", ""], axis=0))
     status, out, errors = _run(tmp_path, *BENCH)
@@ -83,7 +80,9 @@ def test_a_bench_beside_onnxruntime_that_crashes_keeps_the_others(tmp_path: Path
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("when", ["load", "run"])
-@pytest.mark.parametrize("words", [CHECK, pytest.param(BENCH, marks=compiles)], ids=lambda words: words[0])
+@pytest.mark.parametrize(
+    "words", [CHECK, pytest.param(BENCH, marks=pytest.mark.needs_compiler)], ids=lambda words: words[0]
+)
 def test_whatever_ends_a_runtime_is_told(tmp_path: Path, words: tuple[str, ...], when: str, way: str) -> None:
     _net(tmp_path)
     write_runtime(tmp_path / "packages", **{when: WAYS[way]})
@@ -97,7 +96,9 @@ def test_whatever_ends_a_runtime_is_told(tmp_path: Path, words: tuple[str, ...],
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc says what runs")
 @pytest.mark.parametrize("which", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)], ids=str)
 @pytest.mark.parametrize(
-    "words", [CHECK, pytest.param(BENCH, marks=[compiles, pytest.mark.slow])], ids=lambda words: words[0]
+    "words",
+    [CHECK, pytest.param(BENCH, marks=[pytest.mark.needs_compiler, pytest.mark.slow])],
+    ids=lambda words: words[0],
 )
 def test_a_runtime_that_never_answers_ends_with_the_command(
     tmp_path: Path, words: tuple[str, ...], which: signal.Signals

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,6 @@ from glenside.codegen.runtime.compile_and_load import compiler
 from glenside.codegen.runtime.compiled_function import Lowered
 from glenside.ir.replacing import WrittenWrong
 from glenside.ir.term import build
-
-needs_compiler = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
 
 
 def _network() -> gl.Program:
@@ -38,7 +35,7 @@ FAULTS = {
 """Maps a message to the text in the file and the text that replaces it."""
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("machine", ["plain", pytest.param("native", marks=pytest.mark.slow)])
 def test_c_that_means_something_else(machine: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +56,7 @@ def test_c_that_means_something_else(machine: str, fault: str, tmp_path: Path, m
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 def test_each_machine_that_is_here_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["generic", *(name for name, own in MACHINES.items() if is_here(own))][:3]
     every = [Lowered(_network(), machine_of(name)) for name in dict.fromkeys(names)]
@@ -99,7 +96,7 @@ def test_what_is_not_read_back_is_said(tmp_path: Path, monkeypatch: pytest.Monke
     assert "Not read back: there is no C compiler" in _said(tmp_path)
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 def test_a_compiler_that_does_not_know_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = tmp_path / "old-cc"
     real = " ".join(compiler())
@@ -115,7 +112,7 @@ def test_a_compiler_that_does_not_know_the_machine(tmp_path: Path, monkeypatch: 
         assert "bad value" in said
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 def test_values_of_whole_numbers_and_of_stored_floats(tmp_path: Path) -> None:
     """Every dtype passes through the files as bytes of its own size."""
     for dtype in ("float64", "float16", "bfloat16", "int8", "uint16", "int64", "bool"):

@@ -18,7 +18,6 @@ from glenside.codegen.memory.buffer_arena import arena
 from glenside.codegen.memory.offset_assignment import Interval, Plan, needed, placed
 from glenside.codegen.pipeline import lower
 from glenside.codegen.processor.model import MACHINES, machine_of
-from glenside.codegen.runtime.compile_and_load import compiler
 from glenside.codegen.runtime.compiled_function import Lowered
 from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.program import Program
@@ -159,7 +158,7 @@ def test_nothing_else_is_stored_over_what_is_read() -> None:
     assert not plan.in_place
 
 
-@pytest.mark.skipif(not compiler(), reason="there is no C compiler")
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize("program", [_residual(), _branches(3, 12)], ids=["residual", "branches"])
 def test_what_is_stored_in_place_is_right(program: Program) -> None:
     compiled = gl.compile(program, "none")

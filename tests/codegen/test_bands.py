@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,7 @@ from glenside.codegen.runtime.export import library
 from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.program import Program
 
-pytestmark = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
+pytestmark = pytest.mark.needs_compiler
 
 
 @pytest.fixture

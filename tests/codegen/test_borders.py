@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -12,11 +11,8 @@ import glenside as gl
 from glenside.codegen.loop_ir.ir import For, Loops, Nest, Way
 from glenside.codegen.pipeline import lower
 from glenside.codegen.processor.model import MACHINES
-from glenside.codegen.runtime.compile_and_load import compiler
 from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.program import Program
-
-with_compiler = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
 
 
 def _padded(channels: int, rows: int, columns: int, window: int, batch: int = 1) -> Program:
@@ -36,7 +32,7 @@ def _with_border(loops: Loops) -> Nest:
     return nest
 
 
-@with_compiler
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize(
     "shape",
     [(96, 14, 14, 3), *(pytest.param(s, marks=pytest.mark.slow) for s in [(160, 7, 7, 5), (64, 9, 23, 7)]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -16,7 +15,6 @@ import glenside as gl
 from glenside.builder import pointwise
 from glenside.codegen.emit_c.translation_units import Source
 from glenside.codegen.pipeline import lower
-from glenside.codegen.processor.find_compiler import compiler
 from glenside.codegen.processor.model import Machine, machine_of
 from glenside.codegen.runtime import compiled_function
 from glenside.codegen.runtime.compile_and_load import Loaded, loaded
@@ -28,7 +26,7 @@ from glenside.ir.program import Program
 from glenside.ir.term import Term, build, postorder
 from glenside.ir.types import AccessType
 
-pytestmark = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
+pytestmark = pytest.mark.needs_compiler
 
 
 def _convolution(channels: int, filters: int, size: int) -> Program:

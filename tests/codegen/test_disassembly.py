@@ -24,6 +24,8 @@ _JUMP = re.compile(r"^j[a-z]+$")
 _VECTOR = re.compile(r"%[xyz]mm\d+")
 _PRODUCT = re.compile(r"^v?(fn?madd|fmla|mul)[0-9a-z]*p[sd]$")
 
+needs_objdump = pytest.mark.skipif(not shutil.which("objdump"), reason="there is no objdump")
+
 
 @dataclass(frozen=True)
 class Instruction:
@@ -134,7 +136,8 @@ KNOWN = {
 """Moves to the stack and back, at most, by GCC 12: what the next step of a window reads."""
 
 
-@pytest.mark.skipif(not compiler() or not shutil.which("objdump"), reason="there is no compiler, or no objdump")
+@pytest.mark.needs_compiler
+@needs_objdump
 @pytest.mark.parametrize("machine", ["avx512", pytest.param("avx2", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_vector_is_on_the_stack(name: str, machine: str, tmp_path: Path) -> None:
@@ -143,7 +146,8 @@ def test_no_vector_is_on_the_stack(name: str, machine: str, tmp_path: Path) -> N
     assert len(found) <= KNOWN.get((name, machine), 0), found
 
 
-@pytest.mark.skipif(not compiler() or not shutil.which("objdump"), reason="there is no compiler, or no objdump")
+@pytest.mark.needs_compiler
+@needs_objdump
 @pytest.mark.parametrize("name", ["3x3", "1x1", "depthwise", "matmul"])
 def test_rows_are_at_constants_from_a_pointer(name: str, tmp_path: Path) -> None:
     assert addresses(_disassembled(PROGRAMS[name], "avx512", tmp_path)) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +15,6 @@ from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 
-needs_compiler = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
-
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
 
 
@@ -29,7 +26,7 @@ def _run(term: Term, *arrays: np.ndarray) -> Any:
     return gl.compile(Program(term), "none")(*arrays)
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 def test_one_result_twice_and_tuples_in_tuples() -> None:
     x = _x()
     positive = pointwise.relu(x)
@@ -55,7 +52,7 @@ def _doubled(x: Term) -> Term:
     return x
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize("make", [_deep, _doubled], ids=["deep", "doubled"])
 def test_no_formula_grows_with_the_program(make: Callable[[Term], Term]) -> None:
     compiled = gl.compile(Program(make(_x())), "none")
@@ -63,7 +60,7 @@ def test_no_formula_grows_with_the_program(make: Callable[[Term], Term]) -> None
     assert max(map(len, compiled.source.splitlines())) < 10_000
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 def test_many_numbers_and_many_operands() -> None:
     b = gl.Builder("p")
     listed = build("numbers", (300,), " ".join(map(str, range(300))), "float32")
@@ -72,7 +69,7 @@ def test_many_numbers_and_many_operands() -> None:
     assert (_run(folded, np.ones((3000, 4), np.float32)) == 3000).all()
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 def test_odd_numbers() -> None:
     b = gl.Builder("p")
     quarter = build("full", (3,), "-1/4", "float64")
@@ -83,7 +80,7 @@ def test_odd_numbers() -> None:
         far(X, np.array([2**64 - 1], np.uint64))
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 def test_programs_of_no_elements() -> None:
     b = gl.Builder("p")
     assert _run(pointwise.relu(b.input("e", (0, 3))), np.zeros((0, 3), np.float32)).shape == (0, 3)
@@ -91,7 +88,7 @@ def test_programs_of_no_elements() -> None:
     assert _run(order, np.zeros((3, 0), np.float32)).shape == (3, 0)
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 def test_a_compiler_with_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", f"{compiler()[0]} -O1")
     assert (_run(pointwise.relu(_x()), X) == np.maximum(X, 0)).all()

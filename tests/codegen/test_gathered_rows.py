@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 
 import numpy as np
@@ -15,7 +14,6 @@ from glenside.codegen.loop_ir.interpreter import interpret
 from glenside.codegen.loop_ir.ir import For, Statement, Way
 from glenside.codegen.memory.buffer_arena import arena
 from glenside.codegen.pipeline import lower
-from glenside.codegen.processor.find_compiler import compiler
 from glenside.codegen.processor.model import machine_of
 from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.errors import OutOfBounds
@@ -23,7 +21,6 @@ from glenside.ir.operand import Array, arrays
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 
-needs_compiler = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
 SIZES = (0, 1, 1, 2, 3, 5, 17, 40)
 
 
@@ -132,7 +129,7 @@ def test_a_resize_stores_only_its_sums() -> None:
     assert Way.UNROLLED in _ways(columns.body)
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_resize_of_a_computed_image(threads: int) -> None:
     b = gl.Builder("resize")
@@ -149,7 +146,7 @@ def test_a_resize_of_a_computed_image(threads: int) -> None:
     assert f.check().ok
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 def test_an_index_outside_is_refused() -> None:
     b = gl.Builder("outside")
     x, at = b.input("x", (4, 8)), b.input("i", (3, 2), "int64")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from dataclasses import replace
 from itertools import product
@@ -39,7 +38,7 @@ from glenside.ir.term import Term, build
 from glenside.ir.types import Dims
 from glenside.passes.integer_sums import integer_sums
 
-pytestmark = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
+pytestmark = pytest.mark.needs_compiler
 
 HERE = [name for name, machine in MACHINES.items() if is_here(machine)]
 DOTS = [name for name in HERE if name in ("avx512bf16", "avx512vnni", "avx512", "avxvnni", "avx2")]

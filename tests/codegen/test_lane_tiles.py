@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,9 @@ from glenside.codegen.cost.count_work import predicted_nanoseconds
 from glenside.codegen.loop_ir.ir import Role
 from glenside.codegen.pipeline import lower
 from glenside.codegen.processor.model import MACHINES
-from glenside.codegen.runtime.compile_and_load import compiler
 from glenside.codegen.runtime.compiled_function import Lowered
 from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.program import Program
-
-COMPILER = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
 
 
 def _to_few(channels: int, made: int, window: int, size: tuple[int, int] = (13, 11), batch: int = 1) -> Program:
@@ -45,7 +41,7 @@ FEWER = [(24, 3, 3), (14, 2, 5), (3, 1, 7)]
 """A vector with a rest and less than one, and windows of three sizes."""
 
 
-@COMPILER
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize(
     "shape", [pytest.param(s, marks=[] if s in FEWER else [pytest.mark.slow]) for s in SHAPES], ids=str
 )
@@ -68,7 +64,7 @@ def _in_groups(channels: int, groups: int, window: int) -> Program:
     return b.finish(b.relu(b.conv(x, weight, padding=window // 2, groups=groups))).seeded_constants(0)
 
 
-@COMPILER
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize(
     "shape", [(96, 32, 3), *(pytest.param(s, marks=pytest.mark.slow) for s in [(30, 10, 3), (12, 4, 5)]), (21, 7, 5)],
     ids=str,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import layout_programs
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ from glenside.check.compiled import Function
 from glenside.codegen.loop_ir.interpreter import interpret
 from glenside.codegen.memory.buffer_arena import arena
 from glenside.codegen.pipeline import lower
-from glenside.codegen.processor.find_compiler import compiler
 from glenside.codegen.processor.model import MACHINES, is_here
 from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.dtypes import COMPUTED, RECORDS
@@ -25,7 +22,6 @@ from glenside.ir.term import Term, build
 from glenside.semantics.loop_field import LoopField
 
 HERE = [machine for machine in MACHINES.values() if is_here(machine)]
-needs_compiler = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
 FIELD = LoopField()
 
 
@@ -73,7 +69,7 @@ def test_random_programs() -> None:
 
 
 @pytest.mark.slow
-@needs_compiler
+@pytest.mark.needs_compiler
 def test_random_programs_compiled() -> None:
     for seed in range(4):
         _compiles(seed)
@@ -86,7 +82,7 @@ def test_many_random_programs(fuzzing: Fuzzing) -> None:
 
 
 @pytest.mark.slow
-@needs_compiler
+@pytest.mark.needs_compiler
 def test_many_random_programs_compiled(fuzzing: Fuzzing) -> None:
     for seed in fuzzing.seeds(200, 5000):
         _compiles(seed)
@@ -151,7 +147,7 @@ def test_numbers_in_padded_rows() -> None:
         assert (interpret(loops, values)[0] == gl.evaluate([program.term], values)[0]).all()
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize("width", [512, 1000, 1024, 2048])
 def test_products_then_gather(width: int) -> None:
     """The case that was reported: a product whose rows are read at computed places."""

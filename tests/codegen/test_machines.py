@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 import glenside as gl
 from glenside.cli.commands import native
 from glenside.codegen.processor.model import MACHINES, is_here, machine_of, machines_of
-from glenside.codegen.runtime.compile_and_load import compiler
 from glenside.ir.errors import BadInput
 
 
@@ -31,7 +29,7 @@ def test_a_file_has_the_instructions_of_another_machine(tmp_path: Path) -> None:
         machines_of(f"{tmp_path / 'mine.toml'},avx2")
 
 
-@pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize(
     "numbers",
     [

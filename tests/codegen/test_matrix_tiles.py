@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 import shutil
 import subprocess
@@ -42,7 +41,6 @@ CHEAP = Work(cycles=1, matrices=1e-3, far=1e-2, weights=1e-2)
 UNIT = replace(MACHINES["amx"], l2=1 << 17, nanoseconds=CHEAP)
 WITHOUT = replace(MACHINES["generic"], name="without", vector=64, l2=1 << 17, matrix=384, nanoseconds=CHEAP)
 """A processor that is taken for one with a unit for matrices, and has none: plain loops do the same."""
-needs_compiler = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
 needs_unit = pytest.mark.skipif(not is_here(UNIT), reason="the processor has no unit for matrices")
 MACHINES_HERE = [pytest.param(UNIT, marks=needs_unit, id="unit"), pytest.param(WITHOUT, id="plain loops")]
 
@@ -127,7 +125,7 @@ def test_parts_are_all_of_a_number() -> None:
     assert np.array_equal(total, x.astype(np.float64))
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize("machine", [pytest.param(UNIT, marks=needs_unit, id="unit"), MACHINES["generic"]])
 def test_vectors_have_the_same_parts(machine: Machine, tmp_path: Path) -> None:
     draw = np.random.default_rng(1)
@@ -224,7 +222,7 @@ def test_loops_are_well_formed(name: str, machine: Machine) -> None:
     assert {b for nest in found.nests for b in used_buffers(nest.body) if b.role not in own} <= {*found.buffers}
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize("machine", MACHINES_HERE)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in REPEATED else ()) for n in PROGRAMS])
 def test_programs_keep_to_their_bounds(name: str, machine: Machine) -> None:
@@ -244,7 +242,7 @@ def test_programs_keep_to_their_bounds(name: str, machine: Machine) -> None:
         assert np.array_equal(got.astype(np.float64), np.asarray(want).reshape(got.shape).astype(np.float64))
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize("machine", MACHINES_HERE)
 def test_sums_are_nearer_to_exact_than_one_after_the_other(machine: Machine) -> None:
     """Relative to the sum of magnitudes: products of float32 were off by 2.4e-7 to 3.0e-7 at this depth."""
@@ -265,7 +263,7 @@ def _single(machine: Machine) -> float:
     return float((abs(got - want) / want).max())
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize("machine", MACHINES_HERE)
 def test_a_product_that_is_left_out_is_seen(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
     """One of the six of parts, the least of which are 2^-17 of a number."""
@@ -282,7 +280,7 @@ def test_a_product_that_is_left_out_is_seen(monkeypatch: pytest.MonkeyPatch, mac
         assert _single(machine) > 2.0**-20, pairs[left_out]
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize("machine", MACHINES_HERE)
 def test_the_bound_sees_products_that_are_left_out(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
     """Leaves out products of high and middle parts in the C that runs, but not in the reference."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -24,7 +23,7 @@ from glenside.codegen.loop_ir.intrinsics import FLUSHED
 from glenside.codegen.passes import fuse_producer_consumer
 from glenside.codegen.pipeline import lower
 from glenside.codegen.processor.model import machine_of
-from glenside.codegen.runtime.compile_and_load import compiler, flags
+from glenside.codegen.runtime.compile_and_load import flags
 from glenside.codegen.runtime.compiled_function import Lowered
 from glenside.codegen.runtime.export import library
 from glenside.ir.errors import BadInput
@@ -34,7 +33,7 @@ from glenside.ir.program import Program
 from glenside.ir.term import Term, build, postorder
 from glenside.ir.types import AccessType
 
-pytestmark = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
+pytestmark = pytest.mark.needs_compiler
 
 EXAMPLES = [(name, examples) for table in (OPERATORS, COMPUTES) for name, examples in table.items()]
 

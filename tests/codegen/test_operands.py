@@ -4,7 +4,6 @@ many panels are packed before, like a transposed constant.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -18,7 +17,6 @@ from glenside.codegen.loop_ir.ir import Buffer, For, Role, Statement, Store
 from glenside.codegen.memory.buffer_arena import arena
 from glenside.codegen.pipeline import lower
 from glenside.codegen.processor.model import MACHINES, machine_of
-from glenside.codegen.runtime.compile_and_load import compiler
 from glenside.codegen.runtime.compiled_function import Compiled, Lowered
 from glenside.codegen.scheduling.operand_packing import with_first_alone
 from glenside.codegen.verify.verify_loops import faults
@@ -105,7 +103,7 @@ def test_rows_that_many_panels_read_are_packed(
     assert np.array_equal(found, given["a"].T @ given["b"] + given["c"])
 
 
-@pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize(
     ("depth", "rows", "columns"),
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,7 +15,6 @@ from glenside.codegen.loop_ir.ir import Buffer, For, Nest, Packing, Role, Statem
 from glenside.codegen.lowering.term_reads import dims_of_parts
 from glenside.codegen.pipeline import lower
 from glenside.codegen.processor.model import machine_of
-from glenside.codegen.runtime.compile_and_load import compiler
 from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.program import Program
 from glenside.ir.term import build
@@ -69,7 +67,7 @@ def test_a_sum_has_no_dims_of_an_operand_of_as_many_elements() -> None:
     assert dims_of_parts(flat, ()) == (30, 4, 3, 3)
 
 
-@pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize(
     "sizes",
     [(3, 33, 20, 7, 5), *(pytest.param(s, marks=pytest.mark.slow) for s in [(2, 24, 32, 4, 3), (2, 64, 64, 2, 3)])],

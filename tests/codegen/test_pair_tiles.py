@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
 import subprocess
 from dataclasses import replace
 from fractions import Fraction
@@ -24,7 +23,6 @@ from glenside.ir.program import Program
 
 MACHINE = "avx512bf16"
 LEAST = Fraction(1, 1 << 126)
-needs_compiler = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
 needs_pairs = pytest.mark.skipif(not is_here(MACHINES[MACHINE]), reason="the processor has no such instruction")
 
 
@@ -75,7 +73,7 @@ def _added(total: np.float32, a: int, b: int) -> np.float32:
     return _flushed(best)
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @needs_pairs
 @pytest.mark.parametrize("exponents", [(120, 136), (60, 70), (0, 12)], ids=["usual", "sums below normal", "denormal"])
 def test_the_instruction_is_what_its_record_says(exponents: tuple[int, int], tmp_path: Path) -> None:
@@ -110,7 +108,7 @@ def test_pairs_are_of_machines_that_add_them(name: str) -> None:
     assert not _takes_pairs(PROGRAMS[name](), "avx512vnni")
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @needs_pairs
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_keep_to_their_bounds(name: str) -> None:
@@ -128,7 +126,7 @@ def test_programs_keep_to_their_bounds(name: str) -> None:
     assert np.array_equal(np.asarray(got).view(np.uint16), np.asarray(want).reshape(got.shape).view(np.uint16))
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @needs_pairs
 def test_numbers_below_the_normal_ones_are_within_the_bound() -> None:
     """They count as 0, which the bound of the loops knows: the checker sees it if it did not."""

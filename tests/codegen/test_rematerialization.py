@@ -21,14 +21,11 @@ from glenside.codegen.passes.rematerialization.plan import in_blocks, planned, s
 from glenside.codegen.passes.rematerialization.steps import Step, Steps, rescheduled, steps_of
 from glenside.codegen.pipeline import lower
 from glenside.codegen.processor.model import PLAIN, machine_of
-from glenside.codegen.runtime.compile_and_load import compiler
 from glenside.codegen.runtime.compiled_function import Lowered
 from glenside.codegen.scheduling import constant_packing
 from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
-
-needs_compiler = pytest.mark.skipif(compiler() is None, reason="there is no C compiler")
 
 
 def _chain(batch: int = 3) -> Program:
@@ -68,7 +65,7 @@ def _step(network: Callable[[], Program]) -> tuple[Program, dict[str, Any]]:
     return step.program, given
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize(
     ("network", "machine"),
     [(_chain, "plain"), pytest.param(_joined, "native", marks=pytest.mark.slow), (_dense, "plain")],
@@ -94,7 +91,7 @@ def test_bits_are_as_before_and_the_budget_is_held(network: Callable[[], Program
         assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 def test_what_is_computed_again_is_checked_exactly() -> None:
     program, _ = _step(_dense)
     free = Lowered(program, machine_of("native"))
@@ -103,7 +100,7 @@ def test_what_is_computed_again_is_checked_exactly() -> None:
     assert not checked.faults
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 def test_memory_that_is_told_is_what_is_allocated(monkeypatch: pytest.MonkeyPatch) -> None:
     """By numpy, which says so, and as pages of the system."""
     pages: list[int] = []

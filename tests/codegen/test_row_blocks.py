@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 
@@ -12,12 +10,9 @@ from glenside.codegen.loop_ir.ir import For, Loops, Nest, Role, Way
 from glenside.codegen.passes import fuse_softmax_rows
 from glenside.codegen.pipeline import lower
 from glenside.codegen.processor.model import MACHINES
-from glenside.codegen.runtime.compile_and_load import compiler
 from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.program import Program
 from glenside.ir.term import build
-
-needs_compiler = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
 
 
 def _attention(
@@ -44,7 +39,7 @@ def _blocks(loops: Loops) -> list[Nest]:
     return [nest for nest in loops.nests if nest.what.startswith("blocks of")]
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @pytest.mark.parametrize(
     ("rows", "heads", "depth", "more"),
     [
@@ -103,7 +98,7 @@ def test_the_prices_of_a_machine_decide(monkeypatch: pytest.MonkeyPatch) -> None
     assert not _blocks(lower(program, machine))
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @pytest.mark.slow
 def test_random_attention() -> None:
     draw = np.random.default_rng(7)

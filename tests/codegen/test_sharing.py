@@ -15,7 +15,6 @@ from glenside.codegen.loop_ir.ir import Loops
 from glenside.codegen.passes.parallelize import decided
 from glenside.codegen.pipeline import lower
 from glenside.codegen.processor.model import MACHINES, Machine
-from glenside.codegen.runtime.compile_and_load import compiler
 from glenside.codegen.runtime.compiled_function import Lowered
 from glenside.ir.program import Program
 
@@ -72,9 +71,8 @@ def test_little_is_done_by_one_thread_and_much_is_shared(machine: Machine) -> No
     assert all(_shared(lower(_layers(150, 400), machine)))
 
 
+@pytest.mark.needs_compiler
 def test_a_program_that_shares_nothing_has_no_other_threads() -> None:
-    if not compiler():
-        pytest.skip("there is no C compiler")
     program = _layers(5, 40)
     f = gl.compile(program, "none")
     x = f.drawn()

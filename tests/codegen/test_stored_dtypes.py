@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 
 import glenside as gl
 from glenside.builder.pointwise import cast
-from glenside.codegen.runtime.compile_and_load import compiler
 from glenside.ir.dtypes import COMPUTED, REALS, RECORDS, STORED, WHOLE, limits, name_of
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 from glenside.ir.types import Dims, Tensor
 
-pytestmark = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
+pytestmark = pytest.mark.needs_compiler
 
 
 def _codes(dtype: str) -> Array:

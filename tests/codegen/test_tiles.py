@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,7 +16,6 @@ from glenside.codegen.loop_ir.ir import Role, Store, Way
 from glenside.codegen.memory.buffer_arena import arena
 from glenside.codegen.pipeline import lower
 from glenside.codegen.processor.model import MACHINES, is_here, machine_of
-from glenside.codegen.runtime.compile_and_load import compiler
 from glenside.codegen.runtime.compiled_function import Lowered
 from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.dtypes import RECORDS
@@ -25,7 +23,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 
-pytestmark = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
+pytestmark = pytest.mark.needs_compiler
 
 
 def _drawn(program: Program, seed: int = 0) -> list[np.ndarray]:

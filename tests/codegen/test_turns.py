@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -15,11 +14,10 @@ from glenside.codegen.loop_ir.interpreter import interpret
 from glenside.codegen.loop_ir.ir import For, Prefetch, Role, Way
 from glenside.codegen.pipeline import lower
 from glenside.codegen.processor.model import MACHINES, is_here
-from glenside.codegen.runtime.compile_and_load import compiler
 from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.program import Program
 
-pytestmark = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
+pytestmark = pytest.mark.needs_compiler
 
 HERE = [name for name, machine in MACHINES.items() if is_here(machine)]
 WITH_OTHERS = sorted({*HERE[:1], *(name for name in HERE if name == "avx2"), "generic"})

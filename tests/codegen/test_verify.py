@@ -26,7 +26,6 @@ from glenside.codegen.loop_ir.footprints import footprint_of
 from glenside.codegen.loop_ir.index_boxes import Box, contains, is_apart, is_apart_each_step, merged
 from glenside.codegen.loop_ir.ir import Loops, Nest
 from glenside.codegen.pipeline import Pass, lower
-from glenside.codegen.processor.find_compiler import compiler
 from glenside.codegen.processor.model import MACHINES, Machine, is_here, machine_of
 from glenside.codegen.runtime import compile_and_load, compiled_function
 from glenside.codegen.runtime.compile_and_load import Loaded, loaded
@@ -34,8 +33,6 @@ from glenside.codegen.verify.verifier import Unverified, verified_passes
 from glenside.codegen.verify.verify_loops import Checker
 from glenside.codegen.verify.written_elements import Written
 from glenside.ir.program import Program
-
-needs_compiler = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
 
 
 def _box(random: Random) -> Box:
@@ -162,7 +159,7 @@ def test_wrong_loops_are_not_compiled() -> None:
     assert caught.value.status == 1
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @pytest.mark.usefixtures("wrong_lowering")
 def test_wrong_loops_are_neither_loaded_nor_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     """The C compiler runs meanwhile, and what it makes is dropped."""
@@ -200,7 +197,7 @@ def _powers() -> Program:
     return b.finish(pointwise.compute("exp", b.input("x", (40,))))
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @pytest.mark.usefixtures("other_numbers")
 def test_a_check_that_fails_gives_and_writes_nothing(tmp_path: Path) -> None:
     with pytest.raises(CheckFailed, match=r"^net as compiled fails its check: .*elements are off"):
@@ -212,7 +209,7 @@ def test_a_check_that_fails_gives_and_writes_nothing(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["net.onnx"]
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 def test_a_check_that_holds(tmp_path: Path) -> None:
     assert gl.compile(_convolution(), check=True).check().ok
     gl.save(_convolution(), tmp_path / "net.onnx")
@@ -228,7 +225,7 @@ def test_conditions_are_told_apart() -> None:
     assert len({condition.value for condition in Condition}) == len(Condition)
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 def test_right_loops_run() -> None:
     program = _convolution()
     x = np.random.default_rng(0).standard_normal((1, 3, 7, 7)).astype(np.float32)

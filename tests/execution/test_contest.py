@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,14 +11,13 @@ import pytest
 
 import glenside as gl
 from glenside.codegen.processor.model import machine_of
-from glenside.codegen.runtime.compile_and_load import compiler
 from glenside.codegen.runtime.compiled_function import Lowered
 from glenside.execution.interleaved_runs import CannotRun, Entrant, Runner, busy, run_in_turn, started
 from glenside.execution.peers import PEERS
 from glenside.execution.runtime_comparison import Contest, peer_names
 from glenside.ir.files import write_arrays
 
-pytestmark = pytest.mark.skipif(not compiler() and not os.environ.get("CI"), reason="there is no C compiler")
+pytestmark = pytest.mark.needs_compiler
 X = np.random.default_rng(0).standard_normal((1, 3, 12, 12)).astype(np.float32)
 
 

