@@ -44,6 +44,7 @@ _EXPORTS = {
     "export_onnx": "glenside.exporters.onnx",
     "facts": "glenside.rewrites.facts",
     "fold": "glenside.passes.constant_folding",
+    "from_torch": "glenside.importers.torch",
     "fuzz": "glenside.fuzzing",
     "gradient": "glenside.gradients",
     "index_map": "glenside.ir.index_map",
@@ -104,6 +105,7 @@ if TYPE_CHECKING:
     from glenside.gradients import training_step as training_step
     from glenside.gradients import value_and_gradient as value_and_gradient
     from glenside.importers.onnx import load_onnx as load_onnx
+    from glenside.importers.torch import from_torch as from_torch
     from glenside.ir import index_map as index_map
     from glenside.ir import primitives as primitives
     from glenside.ir.errors import GlensideError as GlensideError
@@ -162,6 +164,7 @@ __all__ = [
     "export_onnx",
     "facts",
     "fold",
+    "from_torch",
     "fuzz",
     "gradient",
     "index_map",

@@ -156,6 +156,11 @@ def average_pool(x: Term, window: Sizes, *, count_padding: bool = True, **lie: U
     return divide(pool.of("reduce-sum", "zero-padding"), pool.reduced("reduce-sum", _grown(ones, pool.beyond)))
 
 
+def sum_pool(x: Term, window: Sizes, **lie: Unpack[Windowing]) -> Term:
+    """Computes the sum of each window; padding adds nothing."""
+    return _pool(x, window, **lie).of("reduce-sum", "zero-padding")
+
+
 def lp_pool(x: Term, window: Sizes, p: float = 2, **lie: Unpack[Windowing]) -> Term:
     """Computes the p-norm of each window, sum(|x|^p)^(1/p); padding adds nothing."""
     return root(_pool(powers(x, p), window, **lie).of("reduce-sum", "zero-padding"), p)

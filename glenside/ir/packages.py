@@ -35,6 +35,14 @@ def import_onnx() -> Any:
         raise _absent("onnx", "ONNX files require") from None
 
 
+def import_torch() -> Any:
+    """Returns the package torch. Raises BadInput."""
+    try:
+        return import_module("torch")
+    except ImportError:
+        raise _absent("torch", "programs of PyTorch require", "torch") from None
+
+
 def require_onnxruntime() -> str:
     """Returns the version of onnxruntime without importing it, since it runs in child processes. Raises BadInput."""
     from importlib.metadata import PackageNotFoundError, version
@@ -47,8 +55,8 @@ def require_onnxruntime() -> str:
         return "of an unknown version"
 
 
-def _absent(name: str, need: str) -> BadInput:
-    return BadInput(f"{need} the package {name}: {install_command('onnx')}")
+def _absent(name: str, need: str, extra: str = "onnx") -> BadInput:
+    return BadInput(f"{need} the package {name}: {install_command(extra)}")
 
 
 def install_command(extra: str) -> str:

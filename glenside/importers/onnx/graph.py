@@ -14,8 +14,8 @@ import numpy as np
 
 from glenside.builder import Builder
 from glenside.builder.layout import broadcast
+from glenside.importers.known_values import KnownValues
 from glenside.importers.onnx.functions import Body, FunctionName, body_of, function_name, plain_domain, standard_body
-from glenside.importers.onnx.known_values import KnownValues
 from glenside.importers.onnx.node import Attribute, DependsOnData, Items, Node, NoTerm, Value, imports
 from glenside.importers.onnx.opaque import black_box, holds_graph, origins_of
 from glenside.importers.onnx.operators.com_microsoft import DOMAIN as MICROSOFT

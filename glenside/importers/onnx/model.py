@@ -14,10 +14,10 @@ import numpy as np
 
 from glenside.builder import Builder
 from glenside.builder.dropout import SEED
+from glenside.importers.known_values import KnownValues
 from glenside.importers.onnx.checks import Shapes, check_given, check_model
 from glenside.importers.onnx.functions import functions_of, plain_domain
 from glenside.importers.onnx.graph import Scope
-from glenside.importers.onnx.known_values import KnownValues
 from glenside.importers.onnx.node import DependsOnData, Items, NoTerm, Value
 from glenside.importers.onnx.tensors import check_size, dtype_name
 from glenside.importers.onnx.topological_order import part_of

@@ -1,0 +1,265 @@
+"""Reads what PyTorch exports: an ExportedProgram or a graph of torch.fx, as a graph of plain records."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+from glenside.importers.torch.graph import Argument, Call, Graph, Meta, Ref, place_of
+from glenside.importers.torch.node import records
+from glenside.importers.torch.walk import program_of
+from glenside.ir.errors import BadInput
+from glenside.ir.names import numbered
+from glenside.ir.packages import import_torch
+from glenside.ir.program import Program
+from glenside.ir.torch_tensors import array_of, dtype_name
+
+
+def from_torch(
+    module: Any, example_inputs: Any = (), kwargs: Mapping[str, Any] | None = None, *, dynamic_shapes: Any = None
+) -> Program:
+    """Returns the program of a PyTorch module, exported by `torch.export` and decomposed to Core ATen.
+
+      module          an `nn.Module`, a function of tensors, or an `ExportedProgram`, which needs no inputs
+      example_inputs  a tuple of arguments; a single tensor is one argument; a dict is arguments by name
+      kwargs          further arguments by name
+      dynamic_shapes  must be None: sizes are those of the example inputs
+
+    Inputs have the names and order of the module's arguments; parameters and buffers keep their names, and share
+    memory with the module's tensors. Several results are a tuple, named after the keys of the module's result. Raises
+    BadInput, which names the node and its source line.
+    """
+    torch = import_torch()
+    if dynamic_shapes is not None:
+        raise BadInput(
+            "dynamic_shapes is not supported yet: a program has the sizes of the example inputs, so leave it out"
+        )
+    if isinstance(module, torch.export.ExportedProgram):
+        return program_of(graph_of_export(module))
+    if not callable(module):
+        raise BadInput(f"from_torch takes an nn.Module, a function or an ExportedProgram, got {type(module).__name__}")
+    args, named = _arguments(torch, example_inputs, kwargs)
+    own = module if isinstance(module, torch.nn.Module) else _as_module(torch, module)
+    return program_of(graph_of_export(exported(own, args, named), type(module).__name__))
+
+
+def _arguments(torch: Any, inputs: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(inputs, Mapping):
+        return (), {**inputs, **(kwargs or {})}
+    if isinstance(inputs, torch.Tensor):
+        inputs = (inputs,)
+    if not isinstance(inputs, tuple | list):
+        raise BadInput(f"example_inputs is a tuple of arguments, a tensor or a dict, got {type(inputs).__name__}")
+    return tuple(inputs), dict(kwargs or {})
+
+
+def _as_module(torch: Any, function: Callable[..., Any]) -> Any:
+    class Module(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+    return Module()
+
+
+def exported(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Returns a module as an ExportedProgram. Raises BadInput with PyTorch's reason."""
+    torch = import_torch()
+    try:
+        with _quiet():
+            return torch.export.export(module, args, kwargs, strict=False)
+    except Exception as error:
+        raise BadInput(f"torch.export does not export {type(module).__name__}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Returns PyTorch's reason in one sentence; what depends on data is named as such."""
+    words = " ".join(str(error).split("\n\n")[0].split())[:300]
+    if "data-dependent" in words or type(error).__name__ == "GuardOnDataDependentSymNode":
+        return f"its shapes or branches depend on data: {words}"
+    return f"{type(error).__name__}: {words}"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Suppresses PyTorch's warnings about its own interfaces."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def decompositions() -> Any:
+    """Returns PyTorch's table of decompositions to Core ATen, without the operators that have a record here."""
+    torch = import_torch()
+    table = torch.export.default_decompositions()
+    return {op: how for op, how in table.items() if not _is_recorded(op)}
+
+
+def _is_recorded(operator: Any) -> bool:
+    namespace, _, rest = str(operator).partition(".")
+    name, _, overload = rest.partition(".")
+    record = records().get(name) if namespace == "aten" else None
+    return record is not None and record.meaning is not None and (overload or "default") in record.overloads
+
+
+def graph_of_export(program: Any, name: str = "") -> Graph:
+    """Returns the graph of an ExportedProgram, decomposed. Raises BadInput for state that changes."""
+    with _quiet():
+        program = program.run_decompositions(decompositions())
+    signature = program.graph_signature
+    _require_no_mutation(signature)
+    placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    inputs: dict[str, Meta] = {}
+    constants: dict[str, tuple[str, Callable[[], Any]]] = {}
+    metas: dict[str, Meta] = {}
+    tensors = {**program.state_dict, **program.constants}
+    first: dict[Any, str] = {}
+    for spec in signature.input_specs:
+        kind, own = spec.kind.name, getattr(spec.arg, "name", "")
+        meta = _meta(placeholders[own].meta.get("val"), f"input {own}") if own in placeholders else None
+        if kind == "USER_INPUT":
+            if meta is not None:
+                inputs[own] = meta
+        elif kind in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR") and meta is not None:
+            tensor = tensors[spec.target]
+            same = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype) if tensor.numel() else spec.target
+            constants[own] = first.setdefault(same, spec.target), partial(array_of, tensor)
+            metas[own] = meta
+        else:
+            raise BadInput(f"input {own or spec.target} is {kind.lower().replace('_', ' ')}, which is not supported")
+    outputs = _outputs(program)
+    name = name or type(program).__name__
+    return Graph(name, inputs, constants, list(calls_of(program.graph)), outputs, metas=metas)
+
+
+def _require_no_mutation(signature: Any) -> None:
+    for spec in signature.output_specs:
+        kind = spec.kind.name
+        if kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION", "USER_INPUT_MUTATION"):
+            what = kind.removesuffix("_MUTATION").lower().replace("user_", "")
+            hint = "; module.eval() stops batch norms from changing it" if what == "buffer" else ""
+            raise BadInput(
+                f"the module changes its {what} {spec.target} in place, which is not supported: return the new value"
+                f" as a result instead{hint}"
+            )
+
+
+def _outputs(program: Any) -> dict[str, Argument]:
+    """Returns the results by name: the keys that lead to them, or output, or output_0, output_1 .."""
+    from torch.utils import _pytree as pytree
+
+    spec = program.call_spec.out_spec
+    values = [
+        _argument(s) for s in program.graph_signature.output_specs if s.kind.name in ("USER_OUTPUT", "LOSS_OUTPUT")
+    ]
+    paths: list[Any] = [None] * len(values)
+    if spec is not None and spec.num_leaves == len(values):
+        tree = pytree.tree_unflatten(list(range(len(values))), spec)
+        for path, place in pytree.tree_flatten_with_path(tree)[0]:
+            if isinstance(place, int):
+                paths[place] = path
+    found: dict[str, Argument] = {}
+    for place, (path, value) in enumerate(zip(paths, values, strict=True)):
+        words = ".".join(
+            str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", place)))) for key in path or ()
+        )
+        name = (
+            words if words and not words[0].isdigit() else f"output_{words or place}" if len(values) > 1 else "output"
+        )
+        found[numbered(name, found)] = value
+    return found
+
+
+def _argument(spec: Any) -> Argument:
+    return spec.arg.value if type(spec.arg).__name__ == "ConstantArgument" else Ref(spec.arg.name)
+
+
+def calls_of(graph: Any) -> Iterator[Call]:
+    """Yields the calls of a graph of torch.fx. Raises BadInput for a node of another kind."""
+    for node in graph.nodes:
+        if node.op in ("placeholder", "get_attr", "output"):
+            continue
+        place = place_of(node.meta.get("stack_trace") or "")
+        if node.op != "call_function":
+            raise BadInput(f"node {node.name}: a node of kind {node.op} has no meaning here")
+        target = "getitem" if node.target.__name__ == "getitem" else _target(node.target)
+        value = node.meta.get("val")
+        several = list(value) if isinstance(value, list | tuple) else [value]
+        results = [_meta(one, f"node {node.name} ({target})") for one in several]
+        kwargs = {key: argument_of(part) for key, part in node.kwargs.items()}
+        args = tuple(argument_of(part) for part in node.args)
+        yield Call(node.name, target, args, kwargs, results, place, _layer(node))
+
+
+def _target(target: Any) -> str:
+    """Returns aten.add.Tensor of an overload; a function of Python or a higher-order operator keeps its name."""
+    words = str(target)
+    return words if words.count(".") >= 2 and " " not in words else getattr(target, "__name__", words)
+
+
+def _layer(node: Any) -> str:
+    """Returns the path of the module that calls a node, such as layers.0.attention."""
+    stack: Mapping[str, Any] = node.meta.get("nn_module_stack") or {}
+    path = str([*stack.values()][-1][0]) if stack else ""
+    return path.removeprefix("L['self'].")
+
+
+def argument_of(argument: Any) -> Any:
+    """Returns an argument of a node with names of nodes, dtypes and numbers of plain Python. Raises BadInput."""
+    torch = import_torch()
+    if isinstance(argument, torch.fx.Node):
+        return Ref(argument.name)
+    if isinstance(argument, list | tuple):
+        return [argument_of(part) for part in argument]
+    if isinstance(argument, torch.dtype):
+        return dtype_name(argument)
+    if isinstance(argument, torch.SymInt) and argument.node.maybe_as_int() is not None:
+        return argument.node.maybe_as_int()
+    if isinstance(argument, torch.SymInt | torch.SymFloat | torch.SymBool):
+        raise BadInput(f"an open size, {argument}, is not supported yet; give numbers")
+    if isinstance(argument, complex):
+        raise BadInput(f"the number {argument} is complex, and complex numbers have no dtype here")
+    return argument if isinstance(argument, int | float | str | None) else str(argument)
+
+
+def _meta(value: Any, what: str) -> Meta | None:
+    """Returns the dims and dtype of a fake tensor, None for anything else. Raises BadInput for an open size."""
+    torch = import_torch()
+    if not isinstance(value, torch.Tensor):
+        return None
+    sizes = [size if isinstance(size, int) else size.node.maybe_as_int() for size in value.shape]
+    if None in sizes:
+        open_ = [str(size) for size, known in zip(value.shape, sizes, strict=True) if known is None]
+        depends = any(size.startswith(("u", "Max(", "Min(")) for size in open_)
+        why = "depends on data" if depends else "is open, which is not supported yet"
+        raise BadInput(f"{what}: the size {open_[0]} {why}; a program has fixed sizes")
+    if value.layout != torch.strided:
+        raise BadInput(f"{what}: requires dense tensors, got the layout {value.layout}")
+    return Meta(tuple(sizes), dtype_name(value.dtype), value.is_contiguous())
+
+
+def graph_of_fx(module: Any, name: str = "torch") -> Graph:
+    """Returns a graph of torch.fx: its placeholders are inputs, its attributes constants. Raises BadInput."""
+    inputs: dict[str, Meta] = {}
+    constants: dict[str, tuple[str, Callable[[], Any]]] = {}
+    metas: dict[str, Meta] = {}
+    outputs: dict[str, Argument] = {}
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            meta = _meta(node.meta.get("val"), f"input {node.name}")
+            if meta is None:
+                raise BadInput(f"input {node.name} is {node.meta.get('val')!r}, no tensor")
+            inputs[node.name] = meta
+        elif node.op == "get_attr":
+            tensor = attrgetter(node.target)(module)
+            meta = _meta(tensor, f"attribute {node.target}")
+            if meta is None:
+                raise BadInput(f"attribute {node.target} is {type(tensor).__name__}, no tensor")
+            constants[node.name], metas[node.name] = (node.target, partial(array_of, tensor)), meta
+        elif node.op == "output":
+            values = node.args[0] if isinstance(node.args[0], list | tuple) else [node.args[0]]
+            outputs = {f"output_{place}": argument_of(value) for place, value in enumerate(values)}
+    return Graph(name, inputs, constants, list(calls_of(module.graph)), outputs, metas=metas)

@@ -1,0 +1,1 @@
+"""The records of ATen operators: a module for each kind, all of which are found."""
