@@ -47,6 +47,7 @@ STOREYS = (
     ("glenside.report",),
     ("glenside.cache",),
     ("glenside",),  # the door and the driver
+    ("glenside.dynamo",),
     ("glenside.training",),
     ("glenside.sweep",),
     ("glenside.fuzzing",),

@@ -52,3 +52,8 @@ def tensor_of(array: Array) -> Any:
         return torch.from_numpy(array)
     bits = np.uint8 if array.dtype.itemsize == 1 else np.uint16
     return torch.from_numpy(array.view(bits)).view(getattr(torch, name))
+
+
+def as_tensors(results: Any) -> Any:
+    """Returns an array, or a nested tuple of arrays, as tensors of PyTorch."""
+    return tuple(map(as_tensors, results)) if isinstance(results, tuple) else tensor_of(results)

@@ -119,6 +119,7 @@ def test_a_place_is_the_last_line_of_a_trace() -> None:
     outer = 'File "/a/b/net.py", line 7, in forward\n    h = self.a(x)'
     trace = outer + '\n  File "/a/lin.py", line 9, in forward\n    return w @ x'
     assert place_of(trace) == "lin.py:9 in forward: return w @ x"
-    assert place_of("") == "" and place_of("no trace") == ""
+    assert place_of("") == ""
+    assert place_of("no trace") == ""
     assert target_of("aten.add.Tensor") == ("add", "Tensor")
     assert target_of("aten.relu") == ("relu", "default")

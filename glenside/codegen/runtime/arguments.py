@@ -9,9 +9,11 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from glenside.codegen.loop_ir.ir import Buffer
+from glenside.ir import torch_tensors
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array, as_array
+from glenside.ir.torch_tensors import is_tensor
 
 Kind = tuple[tuple[int, ...], np.dtype[Any]]
 """Dims and dtype of an array."""
@@ -39,6 +41,11 @@ def require_fits(buffer: Buffer, array: Array) -> None:
 
 def given_array(buffer: Buffer, array: Any) -> Array:
     """Converts an array of numpy or of another library to one in C order for a buffer. Raises BadInput."""
+    if is_tensor(array):
+        try:
+            array = torch_tensors.array_of(array)
+        except BadInput as error:
+            raise BadInput(f"{buffer.name} {error.message}") from None
     other = hasattr(array, "__dlpack__") and not isinstance(array, np.ndarray | np.generic)
     try:
         found = np.from_dlpack(array) if other else as_array(buffer.name, array)

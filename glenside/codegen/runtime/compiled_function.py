@@ -48,6 +48,7 @@ from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.stopwatch import stage, watched
 from glenside.ir.threads import processors
+from glenside.ir.torch_tensors import as_tensors, is_tensor
 from glenside.ir.types import TupleType, Type
 
 MOST_THREADS = 1024
@@ -237,14 +238,18 @@ class Compiled:
 
         Positional arrays include inputs that the program does not read. By name, these may be left out, and so may the
         dropout-seed of a file with dropout at run time: its default is 0. Any name may be given in a dict,
-        `f({"out": x})`; arrays of other libraries are converted by DLPack.
+        `f({"out": x})`; arrays of other libraries are converted by DLPack. If one is a tensor of PyTorch, so are the
+        results, which share memory with arrays.
 
         out      arrays that take the results, in their order, instead of new ones
         threads  number of threads; default: number of processors
 
         Thread-safe. Raises BadInput.
         """
-        return self._called(arrays, named, out, threads, None)
+        found = self._called(arrays, named, out, threads, None)
+        if any(map(is_tensor, _all_of(arrays, named))) and out is None:
+            return as_tensors(found)
+        return found
 
     def results(self) -> list[Array]:
         """Allocates arrays for `out=`, in the order of the results, to be reused for several calls.
@@ -426,6 +431,12 @@ class _Pool:
 def _close(library: ctypes.CDLL, address: ctypes.c_void_p, process: int) -> None:
     if address and process == os.getpid():  # a child has none of its parent's threads
         library.close_pool(address)
+
+
+def _all_of(arrays: tuple[Any, ...], named: Mapping[str, Any]) -> Iterator[Any]:
+    """Yields the arrays of a call, also those in dicts."""
+    for array in (*arrays, *named.values()):
+        yield from array.values() if isinstance(array, Mapping) else (array,)
 
 
 def _nested(type_: Type, found: Iterator[Array]) -> Any:

@@ -119,7 +119,7 @@ def graph_of_export(program: Any, name: str = "") -> Graph:
     first: dict[Any, str] = {}
     for spec in signature.input_specs:
         kind, own = spec.kind.name, getattr(spec.arg, "name", "")
-        meta = _meta(placeholders[own].meta.get("val"), f"input {own}") if own in placeholders else None
+        meta = meta_of(placeholders[own].meta.get("val"), f"input {own}") if own in placeholders else None
         if kind == "USER_INPUT":
             if meta is not None:
                 inputs[own] = meta
@@ -177,21 +177,31 @@ def _argument(spec: Any) -> Argument:
     return spec.arg.value if type(spec.arg).__name__ == "ConstantArgument" else Ref(spec.arg.name)
 
 
-def calls_of(graph: Any) -> Iterator[Call]:
-    """Yields the calls of a graph of torch.fx. Raises BadInput for a node of another kind."""
+def calls_of(graph: Any, *, leniently: bool = False) -> Iterator[Call]:
+    """Yields the calls of a graph of torch.fx.
+
+    Raises BadInput for a node that has no meaning here, which is left out if the graph is read `leniently`.
+    """
     for node in graph.nodes:
         if node.op in ("placeholder", "get_attr", "output"):
             continue
-        place = place_of(node.meta.get("stack_trace") or "")
-        if node.op != "call_function":
-            raise BadInput(f"node {node.name}: a node of kind {node.op} has no meaning here")
-        target = "getitem" if node.target.__name__ == "getitem" else _target(node.target)
-        value = node.meta.get("val")
-        several = list(value) if isinstance(value, list | tuple) else [value]
-        results = [_meta(one, f"node {node.name} ({target})") for one in several]
-        kwargs = {key: argument_of(part) for key, part in node.kwargs.items()}
-        args = tuple(argument_of(part) for part in node.args)
-        yield Call(node.name, target, args, kwargs, results, place, _layer(node))
+        try:
+            yield _call(node)
+        except BadInput:
+            if not leniently:
+                raise
+
+
+def _call(node: Any) -> Call:
+    if node.op != "call_function":
+        raise BadInput(f"node {node.name}: a node of kind {node.op} has no meaning here")
+    target = "getitem" if node.target.__name__ == "getitem" else _target(node.target)
+    value = node.meta.get("val")
+    several = list(value) if isinstance(value, list | tuple) else [value]
+    results = [meta_of(one, f"node {node.name} ({target})") for one in several]
+    kwargs = {key: argument_of(part) for key, part in node.kwargs.items()}
+    args = tuple(argument_of(part) for part in node.args)
+    return Call(node.name, target, args, kwargs, results, place_of(node.meta.get("stack_trace") or ""), _layer(node))
 
 
 def _target(target: Any) -> str:
@@ -225,7 +235,7 @@ def argument_of(argument: Any) -> Any:
     return argument if isinstance(argument, int | float | str | None) else str(argument)
 
 
-def _meta(value: Any, what: str) -> Meta | None:
+def meta_of(value: Any, what: str) -> Meta | None:
     """Returns the dims and dtype of a fake tensor, None for anything else. Raises BadInput for an open size."""
     torch = import_torch()
     if not isinstance(value, torch.Tensor):
@@ -249,13 +259,15 @@ def graph_of_fx(module: Any, name: str = "torch") -> Graph:
     outputs: dict[str, Argument] = {}
     for node in module.graph.nodes:
         if node.op == "placeholder":
-            meta = _meta(node.meta.get("val"), f"input {node.name}")
+            meta = meta_of(node.meta.get("val"), f"input {node.name}")
+            if meta is None and not node.users:
+                continue
             if meta is None:
                 raise BadInput(f"input {node.name} is {node.meta.get('val')!r}, no tensor")
             inputs[node.name] = meta
         elif node.op == "get_attr":
             tensor = attrgetter(node.target)(module)
-            meta = _meta(tensor, f"attribute {node.target}")
+            meta = meta_of(tensor, f"attribute {node.target}")
             if meta is None:
                 raise BadInput(f"attribute {node.target} is {type(tensor).__name__}, no tensor")
             constants[node.name], metas[node.name] = (node.target, partial(array_of, tensor)), meta

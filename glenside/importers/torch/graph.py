@@ -94,11 +94,15 @@ def refs(call: Call) -> Iterator[str]:
             stack += argument
 
 
+_OWN = "glenside/importers/torch/export.py"
+"""The file that calls a function of the user as a module."""
+
+
 def place_of(trace: str) -> str:
     """Returns the last source line of a stack trace, as `model.py:31 in forward: y = x + 1`."""
     lines = [line.strip() for line in trace.strip().splitlines()]
     for i in range(len(lines) - 1, -1, -1):
-        if lines[i].startswith("File ") and lines[i].count(", ") >= 2:
+        if lines[i].startswith("File ") and lines[i].count(", ") >= 2 and _OWN not in lines[i]:
             path, number, scope = lines[i].removeprefix("File ").rsplit(", ", 2)
             where = f"{path.strip(chr(34)).rpartition('/')[2]}:{number.removeprefix('line ')} {scope}"
             code = lines[i + 1] if i + 1 < len(lines) else ""

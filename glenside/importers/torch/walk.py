@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -176,3 +177,15 @@ def _check(call: Call, value: Any) -> None:
         if (tuple(term.access.dims), term.access.dtype) != (meta.dims, meta.dtype):
             want = f"{spelled(meta.dims)} {meta.dtype}"
             raise Refused(f"requires a result of {want}, got {spelled(term.access.dims)} {term.access.dtype}")
+
+
+def is_supported(call: Call, metas: Mapping[str, Meta]) -> bool:
+    """True if a call has a meaning when the tensors that it reads, of these dims and dtypes, are inputs."""
+    scope = Scope(Builder(), metas=dict(metas))
+    try:
+        for name, meta in metas.items():
+            scope.values[name] = scope.builder.input(name, meta.dims, _dtype(meta, name))
+        evaluated(scope, call)
+    except BadInput:
+        return False
+    return True

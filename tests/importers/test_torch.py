@@ -1,0 +1,151 @@
+"""Tests `gl.from_torch` and tensors as arguments of compiled functions, where PyTorch is installed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import glenside as gl
+from glenside.ir.errors import BadInput
+from glenside.ir.torch_tensors import array_of, tensor_of
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+
+def _agrees(module: Any, *args: Any, tolerance: float = 1e-5, **kwargs: Any) -> gl.Program:
+    """Compares a program with its module on the example inputs; returns the program."""
+    with torch.no_grad():
+        want = torch.utils._pytree.tree_leaves(module(*args, **kwargs))
+    program = gl.from_torch(module, args, kwargs)
+    tensors = [x for x in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+    inputs = {name: array_of(x) for name, x in zip(program.inputs, tensors, strict=True)}
+    (found,) = gl.evaluate([program.term], {**program.constants, **inputs})
+    found = found if isinstance(found, tuple) else (found,)
+    for ours, theirs in zip(found, (x for x in want if isinstance(x, torch.Tensor)), strict=True):
+        own = tensor_of(np.ascontiguousarray(ours))
+        assert own.dtype == theirs.dtype
+        assert torch.allclose(own.double(), theirs.double(), rtol=tolerance, atol=tolerance)
+    return program
+
+
+def test_a_network_keeps_the_names_of_its_parameters_and_shares_their_memory() -> None:
+    network = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(3, 2, 1)).eval()
+    program = _agrees(network, torch.randn(2, 3, 21, 17))
+    assert list(program.inputs) == ["input"]
+    assert set(program.constants) == {"0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var"}
+    assert np.shares_memory(program.constants["0.weight"], network[0].weight.detach().numpy())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_an_encoder_layer_in_each_float(dtype: Any) -> None:
+    layer = nn.TransformerEncoderLayer(16, 2, 24, batch_first=True, activation="gelu").to(dtype).eval()
+    half = dtype in (torch.bfloat16, torch.float16)
+    _agrees(layer, torch.randn(2, 5, 16, dtype=dtype), tolerance=5e-2 if half else 1e-5)
+
+
+class _Tree(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(11, 4)
+        self.head = nn.Linear(4, 11, bias=False)
+        self.head.weight = self.table.weight
+        self.register_buffer("scale", torch.tensor(2.0))
+
+    def forward(self, batch: dict[str, Any], *, shift: Any = None) -> dict[str, Any]:
+        x = self.table(batch["ids"]) * self.scale
+        x = x if shift is None else x + shift
+        return {"logits": self.head(x), "parts": (x.sum(-1), batch["ids"] + 1), "nothing": None}
+
+
+def test_trees_of_inputs_and_outputs_are_flat_and_named() -> None:
+    program = _agrees(_Tree(), {"ids": torch.tensor([[1, 2, 10]])}, shift=torch.randn(4))
+    assert [t.dtype for t in program.inputs.values()] == ["int64", "float32"]
+    assert program.signature.outputs == ("logits", "parts.0", "parts.1")
+    assert sorted(program.constants) == ["scale", "table.weight"]  # the head's weight is the table's
+    assert program.signature.remarks == ("output nothing is None, no tensor: it is left out",)
+
+
+def test_functions_and_exported_programs_are_taken_too() -> None:
+    _agrees(lambda x, y: (torch.atan2(x, y), x[:, [0, 2]] + y[:, 1:3]), torch.randn(4, 5), torch.randn(4, 5))
+    exported = torch.export.export(nn.Linear(3, 2), (torch.randn(4, 3),))
+    assert list(gl.from_torch(exported).inputs) == ["input"]
+    assert list(gl.from_torch(nn.Linear(3, 2), torch.randn(4, 3)).inputs) == ["input"]
+    assert list(gl.from_torch(nn.Linear(3, 2), {"input": torch.randn(4, 3)}).inputs) == ["input"]
+
+
+class _Counter(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x: Any) -> Any:
+        self.calls += 1
+        return x + self.calls
+
+
+class _Transform(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.fft.fft(x).real
+
+
+def test_a_refusal_names_the_line_of_the_source() -> None:
+    with pytest.raises(BadInput, match=r"test_torch.py:\d+ in forward: return torch.fft.fft"):
+        gl.from_torch(_Transform(), (torch.randn(4, 3),))
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (_Counter(), "the module changes its buffer calls in place"),
+        (nn.BatchNorm1d(3), "module.eval\\(\\) stops batch norms from changing it"),
+        (lambda x: x.add_(1), "the module changes its input .* in place"),
+        (nn.Sequential(nn.Dropout(0.5)), "dropout in training draws random numbers without a seed"),
+        (lambda x: x + torch.rand(3), "node rand .*: the operator rand is refused: random numbers"),
+        (lambda x: torch.nonzero(x), "depends on data"),
+        (lambda x: torch.fft.fft(x).real, "node _fft_r2c .*the operator _fft_r2c is refused: complex"),
+        (lambda x: torch.linalg.svd(x)[1], "the operator aten._linalg_svd.default has no meaning here"),
+        (lambda x: x if x.sum() > 0 else -x, "torch.export does not export"),
+        (3, "from_torch takes an nn.Module, a function or an ExportedProgram, got int"),
+        (lambda x: 3, "the module returns no tensor"),
+    ],
+)
+def test_what_is_refused_is_named(module: Any, words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        gl.from_torch(module, (torch.randn(4, 3),))
+
+
+def test_open_sizes_and_wrong_inputs_are_refused_with_a_sentence() -> None:
+    with pytest.raises(BadInput, match="dynamic_shapes is not supported yet"):
+        gl.from_torch(nn.Linear(3, 2), (torch.randn(4, 3),), dynamic_shapes={"input": {0: torch.export.Dim("n")}})
+    exported = torch.export.export(
+        nn.Linear(3, 2), (torch.randn(4, 3),), dynamic_shapes={"input": {0: torch.export.Dim("n")}}
+    )
+    with pytest.raises(BadInput, match=r"input input: the size s.* is open"):
+        gl.from_torch(exported)
+    with pytest.raises(BadInput, match=r"torch.export does not export Linear"):
+        gl.from_torch(nn.Linear(3, 2), (torch.randn(4, 5),))
+    with pytest.raises(BadInput, match="example_inputs is a tuple"):
+        gl.from_torch(nn.Linear(3, 2), 3)
+
+
+def test_compiled_functions_take_and_return_tensors() -> None:
+    linear = nn.Linear(6, 5)
+    f = gl.compile(gl.from_torch(linear, torch.randn(4, 6)), None)
+    x = torch.randn(4, 6, requires_grad=True)
+    assert torch.allclose(f(x), linear(x), atol=1e-6)
+    assert torch.allclose(f(input=x.detach().T.contiguous().T), linear(x), atol=1e-6)
+    assert isinstance(f(x.detach().numpy()), np.ndarray)
+    with pytest.raises(BadInput, match="input requires"):
+        f(torch.randn(4, 6, dtype=torch.complex64))
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16", "float8_e4m3fn", "float32", "int64", "bool"])
+def test_tensors_and_arrays_share_memory(name: str) -> None:
+    tensor = torch.tensor([0.0, 1.0, 2.0]).to(getattr(torch, name))
+    array = array_of(tensor)
+    assert array.dtype.name == name
+    assert array.ctypes.data == tensor.data_ptr() == tensor_of(array).data_ptr()
+    assert torch.equal(tensor_of(array).float(), tensor.float())
