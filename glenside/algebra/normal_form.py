@@ -354,7 +354,7 @@ class _Expansion(Splits):
 
     def _reciprocal(self, term: Term, axes: tuple[Axis, ...]) -> Monomial:
         """Returns the reciprocal of one operand, which is computed where it has fewest elements."""
-        apart = _Expansion(leaves=self.leaves, splits=self.splits, rows=self.rows)
+        apart = replace(self, inner=[], expands=lambda _: False)
         found = apart.pull(term, axes)
         one = found[0] if len(found) == 1 else None
         if one is None or one.rows:  # a concatenation is a sum of its parts

@@ -10,11 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from glenside.algebra.factoring import Factoring
-from glenside.algebra.merging import SharedProduct, is_contraction, mergings, stored
-from glenside.algebra.monomials import NormalForm
-from glenside.algebra.normal_form import MOVEMENT, normal_form
-from glenside.builder.layout import split_at
+from glenside.algebra.merging import mergings
+from glenside.algebra.regions import Form, Region, Regions, alone, joint
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.ir.types import Tensor
@@ -105,68 +102,63 @@ class _Search:
 
     def in_regions(self) -> Algebra:
         """Returns the program with the cheapest form of each region."""
-        uses = _uses(self.program)
-        factoring = Factoring(self.is_constant, self.prices)
-        done: set[Term] = set()
-        refused: dict[str, list[Candidate]] = {}
+        regions = Regions(self.program, self.is_constant, self.prices)
         for term in reversed(self.program.info.order):
-            if term in done or term.operator.name != "compute" or self.is_constant(term):
-                continue
-            root = _chosen(self.program, term)
-            form = normal_form(root, lambda each: uses[each] == 1 or self.is_constant(each), term)
-            if form is None or not any(map(is_product, form.inner)):
-                continue
-            done.update(form.inner)
-            names = self._layers(each for each in form.inner if is_product(each)) or (str(term.attributes[0]),)
-            text = str(self._costs.alone(root, form.leaves))
-            if text in refused:  # an equal region
-                self.candidates += (replace(one, region=_label(names), products=names) for one in refused[text])
-                continue
-            found = factoring.best(form)
-            terms = () if found is None else tuple(postorder(found.term, without={*form.leaves}))
-            before = len(self.candidates)
-            given = _given(form, self.is_constant, self.prices)
-            if (
-                found is None
-                or term in terms
-                or not self._accepts(  # a term in terms is written as it was
-                    root, found.term, form.leaves, (given, found.cost), names, found.equations
-                )
-            ):
-                refused[text] = self.candidates[before:]
-            else:
-                self.forms[root] = found.term
+            region = regions.region(term)
+            if region is not None:
+                found = regions.forms(region)
+                if not self._is_left_out(region, found, regions):
+                    names = self._names_of(region)
+                    better = (one for one in found if self._accepts(region.given, one, names))
+                    regions.choose(region, next(better, region.given))
+        for region in regions.chosen:
+            if region.form is not region.given:
+                self.forms[region.root] = region.form.term
+                terms = postorder(region.form.term, without={*region.form.operands})
                 made = [each for each in terms if is_product(each)]
-                self._name(_label(names), [each for each in made if not self.is_constant(each)])
-                self._name(f"{_label(names)}-weights", [each for each in made if self.is_constant(each)])
+                label = _label(self._names_of(region))
+                self._name(label, [each for each in made if not self.is_constant(each)])
+                self._name(f"{label}-weights", [each for each in made if self.is_constant(each)])
         self.candidates.reverse()
         return self._result()
+
+    def _is_left_out(self, region: Region, forms: Sequence[Form], regions: Regions) -> bool:
+        """True if all regions that read this one do without it, or cost less together if they do; then they do."""
+        if regions.uses[region.term] == 1 or (found := regions.without(region)) is None:
+            return False
+        readers, others = found
+        if readers:
+            kept = replace(region, form=min((region.given, *forms), key=lambda one: one.cost))
+            names = tuple(dict.fromkeys(name for one in (*readers, region) for name in self._names_of(one)))
+            if not self._accepts(*joint(readers, others, kept), names):
+                return False
+        for reader, other in zip(readers, others, strict=True):
+            regions.choose(reader, other)
+        return True
+
+    def _names_of(self, region: Region) -> tuple[str, ...]:
+        """Returns the names of the products of a region as they are written, or its operator."""
+        products = filter(is_product, region.inner)
+        return self._layers(products) or (str(region.term.attributes[0]),)
 
     def merged(self) -> Algebra:
         """Returns the program with products that share an operand merged."""
         for one in mergings(self.program, self.is_constant, self.prices):
             names = self._layers(one.products) or ("products",)
-            both = build("construct-tuple", *one.products), build("construct-tuple", *one.slices)
-            if self._accepts(*both, one.operands, (one.given, one.cost), names, one.equations):
+            given = Form(build("construct-tuple", *one.products), one.operands, one.given)
+            other = Form(build("construct-tuple", *one.slices), one.operands, one.cost, equations=one.equations)
+            if self._accepts(given, other, names):
                 self.forms |= zip(one.products, one.slices, strict=True)
                 self._name(_label(names), [one.product])
         return self._result()
 
-    def _accepts(
-        self,
-        given: Term,
-        other: Term,
-        operands: Sequence[Term],
-        prices: tuple[float, float],
-        names: tuple[str, ...],
-        equations: tuple[str, ...],
-    ) -> bool:
-        """Notes another form of a term if it is cheaper by prices; True if it is by predicted costs, too."""
-        if prices[1] >= (1 - self.margin) * prices[0]:
+    def _accepts(self, given: Form, other: Form, names: tuple[str, ...]) -> bool:
+        """Notes another form if it is cheaper by prices; True if it is by predicted costs, too."""
+        if other.cost >= (1 - self.margin) * given.cost:
             return False
-        before, after = self._costs.of(given, other, operands) or prices
+        before, after = self._costs.of(given, other)
         taken = after < (1 - self.margin) * before
-        self.candidates.append(Candidate(_label(names), names, equations, before, after, taken))
+        self.candidates.append(Candidate(_label(names), names, other.equations, before, after, taken))
         return taken
 
     def _layers(self, products: Iterable[Term]) -> tuple[str, ...]:
@@ -182,18 +174,6 @@ class _Search:
     def _result(self) -> Algebra:
         program = _rewritten(self.program, self.forms, self.named) if self.forms else self.program
         return Algebra(program, tuple(self.candidates))
-
-
-def _chosen(program: Program, term: Term) -> Term:
-    """Returns the last term above, through movement that nothing else reads, that has fewer elements; or the term."""
-    found = term
-    while term is not program.term and len(users := program.info.users[term]) == 1:
-        (term,) = users
-        if term.operator.name not in MOVEMENT:
-            break
-        if term.access.size < found.access.size:
-            found = term
-    return found
 
 
 def _label(products: Sequence[str]) -> str:
@@ -213,54 +193,17 @@ class _Costs:
     constant: Callable[[Term], bool]
     known: dict[str, float | None] = field(default_factory=dict)
 
-    def of(self, given: Term, other: Term, operands: Sequence[Term]) -> tuple[float, float] | None:
-        """Returns the predicted costs of a term and of another form of it; None if they are not known."""
-        both = [self._cost(root, operands) for root in (given, other)]
-        return None if None in both else (both[0] or 0.0, both[1] or 0.0)
+    def of(self, given: Form, other: Form) -> tuple[float, float]:
+        """Returns the predicted costs of two forms, or those by prices."""
+        both = self._cost(given), self._cost(other)
+        return (given.cost, other.cost) if both[0] is None or both[1] is None else (both[0], both[1])
 
-    def alone(self, root: Term, leaves: Sequence[Term]) -> Program:
-        """Returns a term as a program of its own, whose inputs and constants are the leaves, named by number."""
-        inputs: dict[Term, Term] = {}
-        for number, leaf in enumerate(leaves):
-            own = leaf.access
-            tensor = Tensor(f"operand-{number}", own.dims, own.dtype, self.constant(leaf))
-            inputs[leaf] = split_at(build("access-tensor", tensor), own.split)
-        (own_root,) = rebuild_all([root], lambda *_: None, inputs)
-        return Program(own_root)
-
-    def _cost(self, root: Term, leaves: Sequence[Term]) -> float | None:
-        alone = self.alone(root, leaves)
-        text = str(alone)
+    def _cost(self, form: Form) -> float | None:
+        program = alone(form.term, form.operands, self.constant)
+        text = str(program)
         if text not in self.known:
-            self.known[text] = self.predicted(alone)
+            self.known[text] = self.predicted(program)
         return self.known[text]
-
-
-def _uses(program: Program) -> Mapping[Term, int]:
-    """Returns for each term how many computations and results read its elements, through any movement."""
-    users = program.info.users
-    uses: dict[Term, int] = {}
-    for term in reversed(program.info.order):
-        own = users[term]
-        uses[term] = int(term is program.term) + sum(
-            1 if user.operator.name in ("compute", "construct-tuple") else uses[user] for user in own
-        )
-    return uses
-
-
-def _given(form: NormalForm, constant: Callable[[Term], bool], prices: ProductPrices) -> float:
-    """Returns the cost of a region as it is written."""
-    total = 0.0
-    for term in form.inner:
-        if constant(term):
-            continue
-        (x,) = term.children
-        if is_contraction(term):
-            own = SharedProduct.of(term)
-            total += prices.product(*own.sizes, stored(own.a) + stored(own.b))
-        else:
-            total += prices.elementwise(x.access.size, term.access.size)
-    return total
 
 
 def _rewritten(program: Program, forms: Mapping[Term, Term], named: Mapping[str, Term]) -> Program:

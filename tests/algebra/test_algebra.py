@@ -202,6 +202,23 @@ class _Any:
         return self.pick.random()
 
 
+class _Counted:
+    """Prices of a processor that count how often they are asked."""
+
+    times_elements = True
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def product(self, groups: int, rows: int, depth: int, columns: int, read: int) -> float:
+        self.calls += 1
+        return PRICES.product(groups, rows, depth, columns, read)
+
+    def elementwise(self, read: int, written: int) -> float:
+        self.calls += 1
+        return PRICES.elementwise(read, written)
+
+
 def _hold(seed: int) -> bool:
     """True if a form was taken; then it is equal."""
     program = (_random if seed % 2 else random_images)(seed).seeded_constants(seed)
@@ -224,12 +241,65 @@ def test_forms_of_many_random_programs_are_equal(fuzzing: Fuzzing) -> None:
     assert sum(taken) > len(taken) / 4
 
 
-def test_what_others_read_stays() -> None:
-    """A product that is a result too is computed once, and not again inside of another form."""
+def _both(inner: int) -> Program:
+    """x W and x W V, of which both are results."""
     b = gl.Builder("shared")
-    hidden = b.matmul(b.input("x", (16, 64)), b.constant("w", (64, 256)))
-    program = b.finish(build("construct-tuple", hidden, b.matmul(hidden, b.constant("v", (256, 64)))))
-    assert cheapest_algebra(program, PRICES).program is program
+    hidden = b.matmul(b.input("x", (16, 64)), b.constant("w", (64, inner)))
+    return b.finish(build("construct-tuple", hidden, b.matmul(hidden, b.constant("v", (inner, 64)))))
+
+
+def test_what_others_read_is_done_without_where_that_is_cheaper() -> None:
+    """x (W V) reads x if that has fewer columns than x W, which is computed anyway."""
+    narrow, wide = _both(32).seeded_constants(0), _both(256).seeded_constants(0)
+    assert cheapest_algebra(narrow, PRICES).program is narrow
+    found = cheapest_algebra(wide, PRICES)
+    assert [one.taken for one in found.candidates] == [True]
+    assert found.program.layers.keys() == {"matmul1", "matmul2-rewritten", "matmul2-rewritten-weights"}
+    assert check(wide, found.program, layers=False).result == "exact"
+
+
+@pytest.mark.parametrize("readers", [1, 2, 3])
+def test_a_term_is_left_out_if_all_that_read_it_do_without_it(readers: int) -> None:
+    """x W V costs as much as x (W V) where x W is there anyway: it pays only for all readers together."""
+    b = gl.Builder("read by several")
+    hidden = b.matmul(b.input("x", (16, 64)), b.constant("w", (64, 64)))
+    results = [b.relu(b.matmul(hidden, b.constant(f"v{n}", (64, 64)))) for n in range(readers)]
+    program = b.finish(build("construct-tuple", *results)).seeded_constants(0)
+    found = cheapest_algebra(program, PRICES, margin=0.01)
+    assert any(len(one.products) == readers + 1 and one.taken for one in found.candidates)
+    assert check(program, found.program, layers=False).result == "exact"
+    others = b.finish(build("construct-tuple", *results, b.relu(hidden))).seeded_constants(0)
+    assert not any(len(one.products) == readers + 1 for one in cheapest_algebra(others, PRICES).candidates)
+
+
+def test_constants_that_several_products_read_are_multiplied_out_for_each() -> None:
+    """x W V and y W V with a constant W V: it is computed once, and read by both."""
+    b = gl.Builder("constants")
+    weights = b.matmul(b.constant("w", (64, 64)), b.constant("v", (64, 64)))
+    results = [b.matmul(b.matmul(b.input(name, (16, 64)), weights), b.constant(f"u{name}", (64, 8))) for name in "xy"]
+    program = b.finish(build("construct-tuple", *results)).seeded_constants(0)
+    found = cheapest_algebra(program, PRICES)
+    assert [one.taken for one in found.candidates] == [True, True]
+    assert check(program, found.program, layers=False).result == "exact"
+
+
+def _chain(layers: int) -> Program:
+    """Linear layers with residuals around each: every sum is read twice."""
+    b = gl.Builder("residuals")
+    x = b.input("x", (16, 64))
+    for n in range(layers):
+        x = b.add(x, b.matmul(b.matmul(x, b.constant(f"w{n}", (64, 256))), b.constant(f"v{n}", (256, 64))))
+    return b.finish(x)
+
+
+def test_the_work_grows_with_the_program() -> None:
+    """Terms that are read twice are opened a few at a time: the search of ten times the layers takes so much longer."""
+    counted = []
+    for layers in (8, 80):
+        program, prices = _chain(layers), _Counted()
+        cheapest_algebra(program, prices)
+        counted.append(prices.calls)
+    assert counted[1] < 12 * counted[0]
 
 
 def test_a_concatenation_within_a_reshaped_sum_is_not_cut() -> None:

@@ -90,3 +90,17 @@ def test_sums_over_concatenations_are_cut_in_both_operands() -> None:
 @pytest.mark.slow
 def test_many_sums_over_concatenations_are_cut() -> None:
     assert assert_forms_are_equal(range(100, 700)) > 600
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("sliced", [False, True])
+def test_a_divisor_that_is_a_concatenation_stays_an_operand(axis: int, sliced: bool) -> None:
+    """Nothing is summed over the axis, or all of it: it is not cut."""
+    b = gl.Builder("divisor")
+    x = b.matmul(b.input("x", (6, 5)), b.constant("w", (5, 6)))
+    half = (3, 6) if axis == 0 else (6, 3)
+    divisor = layout.concatenate([b.compute("exp", b.input(name, half)) for name in "cd"], axis)
+    y = layout.slice_axis(x, axis, 1, 5) if sliced else x
+    divisor = layout.slice_axis(divisor, axis, 1, 5) if sliced else divisor
+    program = b.finish(b.matmul(b.divide(y, divisor), b.constant("v", (y.access.dims[1], 2)))).seeded_constants(0)
+    assert gl.optimize(program, "systolic-array:4x4").report.checked == "exact"
