@@ -1,6 +1,7 @@
 """Loads and saves programs in the format that the ending of a path names: .onnx, .json, and .glenside for the text.
 
-Files of other endings hold the text too. A .py file, a function of JAX, is only written.
+Files of other endings hold the text too. A .py file, a function of JAX, is only written; a .pt2 file, which
+`torch.export.save` writes, is only read.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.replacing import PathLike
 
-ENDINGS = (".glenside", ".onnx", ".json")
+ENDINGS = (".glenside", ".onnx", ".pt2", ".json")
 """The endings that only files of programs have."""
 
 
@@ -55,6 +56,12 @@ def load(
         raise BadInput(f"sizes of named dimensions, names of outputs and black boxes are for .onnx files, got {path}")
     if kind == ".py":
         raise BadInput(f"a program is read from a {', '.join(ENDINGS)} file, got {path}: a .py file is written only")
+    if kind == ".pt2":
+        from glenside.importers.torch.archive import load_pt2
+
+        if shapes or weights:
+            raise BadInput(f"shapes and weights are for other files; {path} has its own")
+        return replace(load_pt2(path), name=Path(path).stem).with_values(values or {})
     if kind == ".onnx":
         open_ = {"dims": dims, "shapes": shapes, "allow_opaque": allow_opaque, "values": values, "outputs": outputs}
         return _load_onnx(path, weights, open_)
@@ -94,6 +101,8 @@ def save(program: Program, path: PathLike) -> str:
     if not isinstance(program, Program):
         raise BadInput(f"save takes a program and a path, got {type(program).__name__} as the program")
     kind = ending(path)
+    if kind == ".pt2":
+        raise BadInput(f"a program is saved as .onnx, .json, .py or .glenside, got {path}: a .pt2 file is only read")
     if kind == ".onnx":
         from glenside.exporters.onnx import save_onnx
 

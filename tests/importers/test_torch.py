@@ -149,3 +149,30 @@ def test_tensors_and_arrays_share_memory(name: str) -> None:
     assert array.dtype.name == name
     assert array.ctypes.data == tensor.data_ptr() == tensor_of(array).data_ptr()
     assert torch.equal(tensor_of(array).float(), tensor.float())
+
+
+@pytest.mark.parametrize("decomposes", [False, True])
+def test_a_saved_program_is_the_one_of_the_module(tmp_path: Any, decomposes: bool) -> None:
+    layer = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.Flatten()).eval()
+    x = torch.randn(2, 3, 6, 5)
+    exported = torch.export.export(layer, (x,))
+    torch.export.save(exported.run_decompositions() if decomposes else exported, tmp_path / "net.pt2")
+    program = gl.load(tmp_path / "net.pt2")
+    (found,) = gl.evaluate([program.term], {**program.constants, "input": x.numpy()})
+    assert np.allclose(found, layer(x).detach().numpy(), atol=1e-6)
+    assert program.signature.outputs == ("output",)
+    assert not program.constants["0.weight"].flags.owndata
+    if not decomposes:
+        assert any("in forward" in node for node in program.nodes.values())
+
+
+def test_a_saved_program_with_open_sizes_or_state_is_refused(tmp_path: Any) -> None:
+    open_ = torch.export.export(
+        nn.Linear(3, 2), (torch.randn(4, 3),), dynamic_shapes={"input": {0: torch.export.Dim("n")}}
+    )
+    torch.export.save(open_, tmp_path / "open.pt2")
+    with pytest.raises(BadInput, match=r"open.pt2: input input: the size s\d+ is open"):
+        gl.load(tmp_path / "open.pt2")
+    torch.export.save(torch.export.export(_Counter(), (torch.randn(1),)), tmp_path / "state.pt2")
+    with pytest.raises(BadInput, match=r"state.pt2: the module changes its buffer calls in place|copy_"):
+        gl.load(tmp_path / "state.pt2")

@@ -25,7 +25,7 @@ def _graph(*calls: Call, **inputs: Meta) -> Graph:
 
 
 def _call(target: str, *args: object, meta: Meta | None = X, **kwargs: object) -> Call:
-    return Call("n1", target, args, kwargs, [meta], "net.py:3 in forward: y = f(x)")
+    return Call("n1", target, args, kwargs, [meta], 'File "net.py", line 3, in forward\n    y = f(x)')
 
 
 def test_records_are_read_without_pytorch() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from glenside.importers.torch.export import decompositions, graph_of_fx
+from glenside.importers.torch.export import decompositions, graph_of_fx, traced
 from glenside.importers.torch.walk import program_of, target_of
 from glenside.ir.errors import BadInput
 from glenside.ir.torch_tensors import array_of
@@ -26,22 +26,6 @@ class Verdict:
     outcome: str
     words: str
     operators: frozenset[str]
-
-
-def traced(function: Callable[..., Any], tensors: list[Any], table: Any) -> Any:
-    """Returns a function of tensors as a graph of Core ATen."""
-    import torch
-    from torch.fx.experimental.proxy_tensor import make_fx
-
-    with torch.no_grad():
-        found = function
-        for _ in range(2):  # a decomposition may change its own tensors in place, which the second pass removes
-            found = make_fx(torch.func.functionalize(found), decomposition_table=table, tracing_mode="fake")(*tensors)
-            if not any(
-                str(n.target).split(".")[1:2] and str(n.target).split(".")[1].endswith("_") for n in found.graph.nodes
-            ):
-                break
-        return found
 
 
 def judged(function: Callable[..., Any], arguments: Any, table: Any) -> Verdict:

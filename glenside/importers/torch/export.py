@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from glenside.importers.torch.graph import Argument, Call, Graph, Meta, Ref, place_of
+from glenside.importers.torch.graph import Argument, Call, Graph, Meta, Ref
 from glenside.importers.torch.node import records
+from glenside.importers.torch.serialized import output_name
 from glenside.importers.torch.walk import program_of
 from glenside.ir.errors import BadInput
 from glenside.ir.names import numbered
@@ -163,12 +164,8 @@ def _outputs(program: Any) -> dict[str, Argument]:
                 paths[place] = path
     found: dict[str, Argument] = {}
     for place, (path, value) in enumerate(zip(paths, values, strict=True)):
-        words = ".".join(
-            str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", place)))) for key in path or ()
-        )
-        name = (
-            words if words and not words[0].isdigit() else f"output_{words or place}" if len(values) > 1 else "output"
-        )
+        keys = [getattr(key, "key", getattr(key, "idx", getattr(key, "name", place))) for key in path or ()]
+        name = output_name(".".join(map(str, keys)), place, len(values))
         found[numbered(name, found)] = value
     return found
 
@@ -201,7 +198,7 @@ def _call(node: Any) -> Call:
     results = [meta_of(one, f"node {node.name} ({target})") for one in several]
     kwargs = {key: argument_of(part) for key, part in node.kwargs.items()}
     args = tuple(argument_of(part) for part in node.args)
-    return Call(node.name, target, args, kwargs, results, place_of(node.meta.get("stack_trace") or ""), _layer(node))
+    return Call(node.name, target, args, kwargs, results, str(node.meta.get("stack_trace") or ""), _layer(node))
 
 
 def _target(target: Any) -> str:
@@ -249,6 +246,23 @@ def meta_of(value: Any, what: str) -> Meta | None:
     if value.layout != torch.strided:
         raise BadInput(f"{what}: requires dense tensors, got the layout {value.layout}")
     return Meta(tuple(sizes), dtype_name(value.dtype), value.is_contiguous())
+
+
+def traced(function: Callable[..., Any], tensors: Sequence[Any], table: Any = None) -> Any:
+    """Returns a function of tensors as a graph of Core ATen without changes in place; no elements are computed."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    torch = import_torch()
+    table = decompositions() if table is None else table
+    with torch.no_grad(), _quiet():
+        found: Any = function
+        for _ in range(2):  # a decomposition may change its own tensors in place, which the second pass removes
+            plain = torch.func.functionalize(found)
+            found = make_fx(plain, decomposition_table=table, tracing_mode="fake")(*tensors)
+            names = [str(node.target).partition(".")[2].partition(".")[0] for node in found.graph.nodes]
+            if not any(name.endswith("_") for name in names):
+                break
+    return found
 
 
 def graph_of_fx(module: Any, name: str = "torch") -> Graph:

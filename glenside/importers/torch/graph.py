@@ -37,7 +37,7 @@ class Call:
 
     target   such as aten.add.Tensor; getitem takes an element of several results
     results  dims and dtypes of the results; None for a result that is not a tensor
-    place    the line of the user's source, or an empty text
+    trace    the stack trace of the user's source, or an empty text
     layer    the module that calls it, such as layers.0.attention
     """
 
@@ -46,8 +46,13 @@ class Call:
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     results: Sequence[Meta | None]
-    place: str = ""
+    trace: str = ""
     layer: str = ""
+
+    @property
+    def place(self) -> str:
+        """The line of the user's source, or an empty text."""
+        return place_of(self.trace)
 
     def described(self) -> str:
         """Returns the node in words, for messages: its name, operator and source line."""
