@@ -16,7 +16,7 @@ if __name__ == "extract":  # a second copy of every module, whose classes nothin
     raise ImportError("the package is glenside.extract: import it by that name")
 
 __all__ = [
-    "EXACT_SIZE",
+    "AUTO_SECONDS",
     "METHODS",
     "Cost",
     "Extraction",
@@ -34,30 +34,27 @@ __all__ = [
 ]
 
 METHODS = ("auto", "greedy", "dag", "exact")
-EXACT_SIZE = 1_000
-"""Size in e-nodes up to which `auto` proves a block optimal; one of 850 without any structure took 3 s."""
-EXACT_TOTAL = 5
-"""Total size that `auto` proves optimal, in multiples of the block size."""
+AUTO_SECONDS = 10.0
+"""Time of `auto` for exact search, if no other is given; most problems take a fraction of a second."""
 EXACT_BRANCHES = 1_000
-"""Branch-and-bound nodes per block under `auto`; a count, because answers under a time limit would
-differ by machine.
-"""
+"""Branch-and-bound nodes per block under `auto` with a limit of e-nodes: the answer is then the same everywhere."""
 
 
 def extract(
     problem: Problem,
     method: str = "auto",
     *,
-    node_limit_for_exact: int = EXACT_SIZE,
+    node_limit_for_exact: int | None = None,
     time_limit: float | None = None,
 ) -> Extraction:
     """Returns the cheapest answer that `method` finds.
 
-    "auto" takes the dag answer and then solves exactly whatever the reduction leaves in blocks of at most
-    `node_limit_for_exact` e-nodes. After saturation most classes have one sensible e-node, so a program of 50,000
-    e-nodes often shrinks to some dozen small blocks, or to nothing: the proof is then nearly free. A block above the
-    limit keeps its heuristic answer, so that no program waits for a search that may not end. `time_limit`, in seconds,
-    bounds the integer programs of "auto" and "exact".
+    "auto" takes the dag answer and then solves exactly whatever the reduction leaves in blocks, smallest first, in
+    `time_limit` seconds, or AUTO_SECONDS. After saturation most classes have one sensible e-node, so a program of
+    50,000 e-nodes often shrinks to some dozen small blocks, or to nothing: the proof is then nearly free. A block that
+    takes longer than its share of the time has the best answer so far, and the answer has a bound. With
+    `node_limit_for_exact`, larger blocks keep their heuristic answer. `time_limit` also bounds "exact", which has no
+    limit without it.
     """
     if method not in METHODS:
         raise ExtractionError(f"extract requires a method of {', '.join(METHODS)}, got {method!r}")
@@ -67,6 +64,6 @@ def extract(
         return extract_dag(problem)
     if method == "exact":
         return extract_exact(problem, Limits.after(time_limit))
-    size = node_limit_for_exact
-    limits = Limits.after(time_limit, branches=EXACT_BRANCHES, block_size=size, total_size=EXACT_TOTAL * size)
-    return extract_exact(problem, limits)
+    seconds = AUTO_SECONDS if time_limit is None else time_limit
+    size, branches = node_limit_for_exact, None if node_limit_for_exact is None else EXACT_BRANCHES
+    return extract_exact(problem, Limits.after(seconds, branches=branches, block_size=size))

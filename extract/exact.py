@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from glenside.extract.branch_and_bound import solve_small
 from glenside.extract.dag import dag_of
 from glenside.extract.graph import Live, prepare
 from glenside.extract.improve import improve
@@ -57,12 +58,20 @@ def _solve_blocks(reduced: Reduced, pick: Mapping[int, int], limits: Limits) -> 
     bound = sum(live.problem.weights[live.nodes[c][0]] for c in reduced.forced - inside)
     decided: dict[int, int] = {}
     reasons: set[str] = set()
-    searched = 0
+    weights = live.problem.weights
+    left = sum(len(live.nodes[c]) for group in groups for c in group)
     for group in groups:
         least = lower_bound((c for c in group if c in reduced.forced), reduced.exclusive)
         size = sum(len(live.nodes[c]) for c in group)
-        if "interrupted" in reasons or not limits.admits(size, searched):
-            reasons.add("size-limit")
+        share, left = limits.share(size, left), left - size
+        why = "interrupted" if "interrupted" in reasons else limits.refuses(size)
+        small = None if why else solve_small(reduced, group, pick)
+        if small is not None:
+            decided |= small
+            bound += sum(weights[n] for n in small.values())
+            continue
+        if why or limits.remaining <= 0:
+            reasons.add(why or "time-limit")
             bound += least
             continue
         # Imported late: HiGHS takes 50 ms to import, and most problems are decided without it.
@@ -71,8 +80,7 @@ def _solve_blocks(reduced: Reduced, pick: Mapping[int, int], limits: Limits) -> 
         block = Block(reduced, group)
         warm = block.follow(pick)
         assert warm is not None, "picks are acyclic"
-        outcome = block.solve(warm, limits)
-        searched += size
+        outcome = block.solve(warm, share)
         decided |= outcome.choice
         bound += max(least, outcome.bound)
         reasons |= {outcome.stopped} - {"optimal"}

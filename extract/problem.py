@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
 T = TypeVar("T")
 Cost = tuple[int, ...]
+_LEAST_SECONDS = 0.1
+"""Least time for a block, if as much is left: a solver of a small one takes 10 ms."""
 
 
 class ExtractionError(Exception):
@@ -133,7 +135,7 @@ class Extraction:
 class Limits:
     """Limits of an exact search; None means no limit.
 
-    With limits on sizes and branches the answer is the same on every machine; with a deadline it is not.
+    With limits on sizes and branches alone the answer is the same on every machine; if a deadline ends it, it is not.
     """
 
     deadline: float | None = None
@@ -142,8 +144,6 @@ class Limits:
     """Branch-and-bound nodes for each level of each block."""
     block_size: int | None = None
     """Largest block that is searched, in e-nodes."""
-    total_size: int | None = None
-    """E-nodes of all blocks that are searched, smallest block first."""
 
     @classmethod
     def after(cls, seconds: float | None, **others: int | None) -> Limits:
@@ -155,10 +155,16 @@ class Limits:
         """Seconds left."""
         return math.inf if self.deadline is None else self.deadline - time.monotonic()
 
-    def admits(self, size: int, searched: int) -> bool:
-        """True if a block of this size may be searched after blocks of `searched` e-nodes."""
-        small = self.block_size is None or size <= self.block_size
-        return small and (self.total_size is None or searched + size <= self.total_size)
+    def refuses(self, size: int) -> str:
+        """Returns why a block of this size is not searched, or ""."""
+        return "" if self.block_size is None or size <= self.block_size else "size-limit"
+
+    def share(self, size: int, left: int) -> Limits:
+        """Returns limits for one block, of `left` e-nodes in all blocks to come: its share of the time."""
+        if self.deadline is None:
+            return self
+        seconds = max(_LEAST_SECONDS, self.remaining * size / max(left, 1))
+        return replace(self, deadline=min(self.deadline, time.monotonic() + seconds))
 
 
 def follow(problem: Problem, pick: Mapping[int, int] | Sequence[int]) -> dict[int, int]:

@@ -11,7 +11,7 @@ from functools import cached_property, reduce
 from typing import Any
 
 from glenside.egraph.snapshot import Snapshot
-from glenside.extract import EXACT_SIZE, Extraction, Problem, extract
+from glenside.extract import Extraction, Problem, extract
 from glenside.ir.errors import BadInput
 from glenside.ir.operator import OPERATORS
 from glenside.rewrites.layout.product_unit import UNIT_CYCLES
@@ -118,13 +118,13 @@ class PricedGraph:
         deadline: float | None = None,
         avoided: Set[int] = frozenset(),
         members: Mapping[int, Sequence[int]] | None = None,
-        exact_size: int = EXACT_SIZE,
+        exact_size: int | None = None,
     ) -> Choice:
         """Returns the cheapest answer for the roots that `method` finds (see `extract`).
 
         deadline    end of exact extraction, in `time.monotonic` seconds
         members     class -> the e-nodes it may choose; by default all usable ones
-        exact_size  maximum e-nodes of a block that "auto" solves exactly
+        exact_size  maximum e-nodes of a block that "auto" solves exactly; by default only the time is limited
         avoided     e-nodes whose elements count twice, so that ties are broken against them; then there is no bound
         """
         objectives = self.prices.objectives
@@ -208,7 +208,7 @@ def cheapest(
     method: str = "auto",
     deadline: float | None = None,
     members: Mapping[int, Sequence[int]] | None = None,
-    exact_size: int = EXACT_SIZE,
+    exact_size: int | None = None,
 ) -> tuple[dict[int, int], Extraction]:
     """Returns class -> e-node, and the extractor's answer, for e-nodes with vector costs.
 

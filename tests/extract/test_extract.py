@@ -75,9 +75,11 @@ def test_every_method_agrees_with_brute_force(batch: int) -> None:
         assert tree_cost(p, dict(found["greedy"].choice)) == min(tree_cost(p, choice) for choice in known)
 
 
+@pytest.mark.parametrize("classes", [0, 150])
 @pytest.mark.parametrize("batch", BATCHES)
-def test_the_integer_program_alone_finds_the_optimum(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the reduction, every choice is left to the solver: cycles, sharing and levels are in its rows."""
+def test_each_search_alone_finds_the_optimum(batch: int, classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the reduction, every choice is left to the integer program, or to branch and bound."""
+    monkeypatch.setattr("glenside.extract.branch_and_bound.MAX_CLASSES", classes)
     monkeypatch.setattr("glenside.extract.reduction._without_hopeless", lambda live, *rest: list(live.nodes))
     monkeypatch.setattr("glenside.extract.reduction._without_dominated", lambda live, forced, c, own: own)
     solved = 0
@@ -318,6 +320,65 @@ def test_auto_leaves_large_blocks_to_the_heuristics_and_is_deterministic() -> No
     assert list(first.choice) == list(second.choice)
 
 
+def _merging_layers(count: int, products: int, seed: int = 0) -> Problem:
+    """Layers of products of one input, each apart or a slice of a merged one, of this layer or of those before it."""
+    r = random.Random(seed)
+    classes: list[list[Node]] = [[((), (1,))]]
+    below, merged = 0, list[int]()
+    for _ in range(count):
+        own = len(classes)
+        classes.append([((below,), (r.randint(60, 120),)), *(((m,), (r.randint(30, 100),)) for m in merged[-2:])])
+        for _ in range(products):
+            other = [((r.choice(merged[-3:]),), (r.randint(1, 30),))] if merged else []
+            classes.append([((below,), (r.randint(25, 45),)), ((own,), (1,)), *other])
+        classes.append([(tuple(range(own + 1, len(classes))), (5,))])
+        classes.append([((len(classes) - 1, below), (3,))])
+        merged.append(own)
+        below = len(classes) - 1
+    return problem(*classes, roots=(below,))
+
+
+def test_auto_proves_whole_networks_of_layers_that_share_choices() -> None:
+    """The reduction leaves one block of some thousand e-nodes, where no product is merged by the heuristics."""
+    p = _merging_layers(300, 3)
+    answer = run(p)
+    check(p, answer)
+    assert answer.stopped == "optimal"
+    assert answer.cost < extract_dag(p).cost
+    assert answer.gap == (0,)
+
+
+def test_auto_proves_thousands_of_small_blocks() -> None:
+    """Each layer is a block of its own: branch and bound decides it without the integer program."""
+    layers = [_merging_layers(1, 8, seed) for seed in range(1_000)]
+    classes: list[list[Node]] = []
+    roots = []
+    for layer in layers:
+        first = len(classes)
+        classes += [
+            [(tuple(first + d for d in layer.children[n]), layer.costs[n]) for n in own] for own in layer.classes
+        ]
+        roots.append(first + layer.roots[0])
+    p = problem(*classes, roots=tuple(roots))
+    began = time.process_time()
+    answer = run(p)
+    assert answer.stopped == "optimal"
+    assert answer.cost < extract_dag(p).cost
+    assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.5])
+def test_auto_ends_in_time_with_the_best_answer_and_a_gap(seconds: float) -> None:
+    p = hard(6000)
+    began = time.perf_counter()
+    answer = run(p, time_limit=seconds)
+    assert time.perf_counter() - began < seconds + 5
+    check(p, answer)
+    assert answer.stopped == "time-limit"
+    assert answer.cost <= extract_dag(p).cost
+    assert answer.gap is not None
+
+
 def test_large_costs_stay_exact() -> None:
     # Beyond 2^53 in total, where doubles cannot tell the two answers apart.
     big = 1 << 60
@@ -337,6 +398,7 @@ def test_a_block_is_no_larger_than_what_is_undecided() -> None:
 
 @pytest.mark.parametrize("most", [10**8, 10**15])
 def test_proofs_are_claimed_only_where_doubles_can_carry_them(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("glenside.extract.branch_and_bound.MAX_CLASSES", 0)
     monkeypatch.setattr("glenside.extract.reduction._without_hopeless", lambda live, *rest: list(live.nodes))
     monkeypatch.setattr("glenside.extract.integer_program.TIES", 0)
     proven = unproven = 0

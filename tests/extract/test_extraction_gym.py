@@ -435,6 +435,7 @@ def test_ctrl_c_writes_the_best_answer(
 
 def test_the_solver_starts_from_the_heuristic_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """HiGHS takes the start, which costs no more than the dag answer, and with no branches ends no worse."""
+    monkeypatch.setattr("glenside.extract.branch_and_bound.MAX_CLASSES", 0)
     starts: list[float] = []
     ends: list[float] = []
 
@@ -466,6 +467,7 @@ def test_the_solver_starts_from_the_heuristic_answer(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("ties", [0, 8])
 def test_bounds_hold_where_costs_do_not_fit_a_double(most: int, ties: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Doubles bound such costs within 1e-12; a proof takes a look at the answers that they cannot tell apart."""
+    monkeypatch.setattr("glenside.extract.branch_and_bound.MAX_CLASSES", 0)
     monkeypatch.setattr("glenside.extract.reduction._without_hopeless", lambda live, *rest: list(live.nodes))
     monkeypatch.setattr("glenside.extract.integer_program.TIES", ties)
     unproven = 0

@@ -35,7 +35,9 @@ _WHY = {
 def extract(
     file: Annotated[str, typer.Argument(metavar="FILE.json", help="An e-graph as egraph-serialize writes it.")],
     method: Annotated[str, typer.Option("--method", help=f"The method: {METHODS}.")] = "auto",
-    time_limit: Annotated[float | None, typer.Option("--time-limit", help="Maximum seconds of exact search.")] = None,
+    time_limit: Annotated[
+        float | None, typer.Option("--time-limit", help="Maximum seconds of exact search; auto has 10.")
+    ] = None,
     as_json: Json = False,
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="FILE.json", help="Write the chosen e-nodes to this file.")
