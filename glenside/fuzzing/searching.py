@@ -71,7 +71,7 @@ def _optimized(visit: Visit, target: Target, what: str, **way: Any) -> None:
         raise Wrong(f"{what}: the type is {result.program.term.type}, not {visit.program.term.type}")
 
 
-@door("optimize", "can be run, got the black box", weight=3, examples=0.2)
+@door("optimize", "can be run, got the black box", "is larger than the memory budget of", weight=3, examples=0.2)
 def optimized(visit: Visit) -> None:
     """Optimizes for a target, and compares with the original exactly and in floats."""
     name = drawn_target(visit)

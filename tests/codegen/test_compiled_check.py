@@ -24,7 +24,7 @@ from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build, postorder
-from glenside.ir.types import AccessType
+from glenside.ir.types import AccessType, Dims, Tensor
 
 pytestmark = pytest.mark.needs_compiler
 
@@ -325,3 +325,10 @@ def test_networks(name: str) -> None:
     for target in (None, gl.CPU()) if name != "bert-base" else (None,):
         report = gl.compile(program, target).check()
         assert report.ok, report
+
+
+@pytest.mark.parametrize("exponent", ["-64", "-2", "0", "1", "3", "64", "65", "0.5"])
+def test_powers_of_small_whole_exponents_are_products_over_residues(exponent: str) -> None:
+    x = build("access-tensor", Tensor("x", Dims((3, 5)), "float32"))
+    program = Program(pointwise.combine("pow", x, pointwise.filled(x, exponent)))
+    assert gl.compile(program, "none").check().residues == "exact"

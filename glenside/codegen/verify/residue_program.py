@@ -26,7 +26,7 @@ from glenside.codegen.loop_ir.ir import (
 )
 from glenside.ir.dtypes import REALS, RECORDS, STORED
 from glenside.ir.operator import Keeps
-from glenside.semantics.prime_field import PrimeField, function_seed
+from glenside.semantics.prime_field import MAX_EXPONENT, PrimeField, function_seed
 
 
 class Plain(Printer):
@@ -117,8 +117,18 @@ static inline double scattered(double x, uint64_t seed)
     key = ((key ^ key >> 32) * 0xD6E8FEB86659FD93ull) >> 42;
     return (double)(key * (uint64_t)PRIME >> 22) - HALF;
 }
+static inline double power(double a, double b, uint64_t seed) /* as PrimeField.power */
+{
+    if (!(fabs(b) <= MAX_EXPONENT)) return scattered(a + b * 0x1p22, seed);
+    double found = 1, base = b < 0 ? inverse(a) : a;
+    for (int64_t e = (int64_t)fabs(b); e; e >>= 1) {
+        if (e & 1) found = product(found, base);
+        base = product(base, base);
+    }
+    return found;
+}
 static inline double sign_of(double x) { return (double)((x > 0) - (x < 0)); }
-"""
+""".replace("MAX_EXPONENT", str(MAX_EXPONENT))
 _MODULO = """double PRIME, PART, HALF;
 int WHICH;
 void modulo(int which)
@@ -138,7 +148,7 @@ _OPERATIONS = {
     "max": "fmax({}, {})",
     "flushed": "{}",  # residues have no size
 }
-_PAIRS = {"pow": "pow", "mod": "mod floor", "rem": "mod truncate"}
+_REMAINDERS = {"mod": "mod floor", "rem": "mod truncate"}
 
 
 class Residues(Plain):
@@ -206,8 +216,10 @@ class Residues(Plain):
             return super().applied(formula)
         if name in _OPERATIONS:
             return _OPERATIONS[name].format(*operands)
-        if name in _PAIRS:
-            return f"scattered({operands[0]} + {operands[1]} * 0x1p22, {_seed(_PAIRS[name])})"
+        if name == "pow":
+            return f"power({', '.join(operands)}, {_seed(name)})"
+        if name in _REMAINDERS:
+            return f"scattered({operands[0]} + {operands[1]} * 0x1p22, {_seed(_REMAINDERS[name])})"
         (operand,) = operands
         if Keeps.ZERO not in formula.primitive.keeps:
             return f"scattered({operand}, {_seed(name)})"
