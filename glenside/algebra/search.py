@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from glenside.algebra.merging import mergings
+from glenside.algebra.merging import SharedProduct, is_contraction, mergings
 from glenside.algebra.regions import Form, Region, Regions, alone, joint
+from glenside.algebra.selections import selection
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.ir.types import Tensor
@@ -65,9 +66,10 @@ def cheapest_algebra(
     predicted  the cost of a program, by which they are accepted; None if only prices are known
     margin     minimum share of the cost of a region that its form saves
     """
-    regions = _Search(program, prices, predicted, margin).in_regions()
+    moved = _Search(program, prices, predicted, margin).selected()
+    regions = _Search(moved.program, prices, predicted, margin).in_regions()
     merged = _Search(regions.program, prices, predicted, margin).merged()
-    return Algebra(merged.program, (*regions.candidates, *merged.candidates))
+    return Algebra(merged.program, (*moved.candidates, *regions.candidates, *merged.candidates))
 
 
 @dataclass
@@ -99,6 +101,19 @@ class _Search:
                 declared = any(isinstance(a, Tensor) and a.constant for a in each.attributes)
                 known[each] = each.operator.is_constant((known[c] for c in each.children), declared)
         return known[term]
+
+    def selected(self) -> Algebra:
+        """Returns the program with products with matrices that only select elements as movement."""
+        for term in filter(is_contraction, self.program.info.order):
+            found = None if self.is_constant(term) else selection(term)
+            if found is not None:
+                one, names = SharedProduct.of(term), self._layers([term]) or ("products",)
+                cost = self.prices.product(*one.sizes, one.a.access.size + one.b.access.size)
+                moved = self.prices.elementwise(0, term.access.size)
+                given = Form(term, (found.operand,), cost)
+                if self._accepts(given, Form(found.term, (found.operand,), moved, equations=found.equations), names):
+                    self.forms[term] = found.term
+        return self._result()
 
     def in_regions(self) -> Algebra:
         """Returns the program with the cheapest form of each region."""

@@ -44,6 +44,7 @@ class _Programs:
     def __init__(self, found: ClauseCase, sizes: Mapping[str, int]) -> None:
         self._found, self._sizes = found, sizes
         self._terms: dict[str, Term] = {}
+        self._matrices: dict[str, str] = {}
         self.tensors: dict[str, Tensor] = {}
 
     def let(self, name: str, pattern: Pattern) -> None:
@@ -58,12 +59,21 @@ class _Programs:
                 self._terms[pattern.name] = self._leaf(pattern.name) if form is None else self.term(form)
             return self._terms[pattern.name]
         assert isinstance(pattern, Call)
-        values = [self.term(a) if a.sort is ACCESS else self._concrete(self._found.value(a)) for a in pattern.arguments]
+        given = [self.term(a) if a.sort is ACCESS else self._found.value(a) for a in pattern.arguments]
+        values: list[Any] = [each if isinstance(each, Term) else self._concrete(each) for each in given]
+        if pattern.head.name == "linear-map" and str(given[3]).startswith("?"):
+            x, axis, rows, _ = values
+            if axis < x.access.rank:
+                values[3] = self._matrix(str(given[3]), rows * x.access.dims[axis])
         operator, at, arguments = OPERATORS[pattern.head.name], iter(values), []
         for field in operator.fields:
             parts = [next(at) for _ in columns_of(field)]
             arguments.append(tuple(parts) if field.kind is Kind.ACCESS_SHAPE else parts[0])
         return make(operator, arguments)
+
+    def _matrix(self, name: str, count: int) -> str:
+        """Returns the numbers of a matrix of which nothing is known: as many as its first use needs."""
+        return self._matrices.setdefault(name, " ".join(str(k % 7 + 1) for k in range(count)))
 
     def _leaf(self, name: str) -> Term:
         leaf = self._found.leaves[name]

@@ -229,15 +229,26 @@ def row_operators_compose(a: V, x: V, y: V, k: V, t: V, s: V, m: V, n: V, p: V, 
 @equation(
     FAMILY,
     example(dot(operand("a", "2 3 4", 2), identity(4), 0)),
+    example(dot(operand("a", "2 3 4", 2), op.access(op.full(Dims((2, 5, 4)), "0", "float32"), 2), 1)),
 )
-def identity_matrices_change_nothing(a: V, s: V, d: V, k: V, i: V, e: V, da: V) -> Clauses:
-    """dot(a, I) = a: one of a sum has no product, as in x + x W = x (I + W).
+def identity_matrices_change_nothing(a: V, s: V, d: V, k: V, i: V, e: V, da: V, n: V) -> Clauses:
+    """dot(a, I) = a: one of a sum has no product, as in x + x W = x (I + W); dot(a, 0) = 0.
 
-    Sound because ones of I are k + 1 elements apart, so that each row has one, in the column of the same number.
+    Sound because ones of I are k + 1 elements apart, so that each row has one, in the column of the same number; and a
+    sum of zeros is zero.
     """
     matrix = op.access(op.reshape(op.dilate(op.access(op.full(d, "1", "float32"), 0), 0, k), e, i), 1)
-    return stated(
-        dot(a, matrix, 0),
-        op.access(a, s + 1),
-        *(s == split(a), da == dims(a), da.length == s + 1, k == da[s], e.length == 0, i == vec(k, k), d == vec(k)),
+    zeros = op.access(op.full(d, "0", "float32"), k)
+    rows = da.take(s).append(d.take(k).drop(n))
+    return (
+        stated(
+            dot(a, matrix, 0),
+            op.access(a, s + 1),
+            *(s == split(a), da == dims(a), da.length == s + 1, k == da[s], e.length == 0, i == vec(k, k), d == vec(k)),
+        ),
+        stated(
+            dot(a, zeros, n),
+            op.access(op.full(rows, "0", "float32"), s + k - n),
+            *(s == split(a), da == dims(a), is_real(a)),
+        ),
     )

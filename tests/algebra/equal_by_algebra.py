@@ -13,9 +13,11 @@ import numpy as np
 
 from glenside.algebra import normal_form as normal_forms
 from glenside.algebra.indices import Index
+from glenside.algebra.merging import is_contraction
 from glenside.algebra.monomials import Monomial
 from glenside.algebra.normal_form import normal_form
 from glenside.algebra.row_operators import Affine, Selected, affine
+from glenside.algebra.selections import selection
 from glenside.builder.layout import split_at
 from glenside.builder.pointwise import subtract
 from glenside.egraph.encode import program_nodes
@@ -42,7 +44,7 @@ def equality(left: Term, right: Term) -> str:
     return "" if "" in found else max(found, key=WAYS.index)
 
 
-WAYS = ("same program", "constants", "normal form", "normal forms of parts", "rules")
+WAYS = ("same program", "constants", "known matrices", "normal form", "normal forms of parts", "rules")
 
 
 def is_tuple(term: Term) -> bool:
@@ -53,6 +55,9 @@ def is_tuple(term: Term) -> bool:
 def _of_pair(left: Term, right: Term) -> str:
     if left is right:
         return "same program"
+    left, right = map(_with_selections, (left, right))
+    if left is right:
+        return "known matrices"
     if not Program(left).tensors and not Program(right).tensors:
         return "constants" if np.array_equal(*evaluate([left, right], {})) else ""
     if have_equal_forms(left, right):
@@ -60,6 +65,13 @@ def _of_pair(left: Term, right: Term) -> str:
     if have_equal_parts(left, right):
         return "normal forms of parts"
     return "rules" if in_one_class(left, right) else ""
+
+
+def _with_selections(term: Term) -> Term:
+    """Returns a term with products with known matrices of zeros and ones as movement."""
+    found = {each: selection(each) for each in postorder(term) if is_contraction(each)}
+    moved = {each: one.term for each, one in found.items() if one is not None}
+    return split_at(rebuild(term, lambda each, _: moved.get(each)), 0) if moved else term
 
 
 def have_equal_parts(left: Term, right: Term) -> bool:

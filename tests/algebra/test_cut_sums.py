@@ -99,7 +99,8 @@ def test_a_divisor_that_is_a_concatenation_stays_an_operand(axis: int, sliced: b
     b = gl.Builder("divisor")
     x = b.matmul(b.input("x", (6, 5)), b.constant("w", (5, 6)))
     half = (3, 6) if axis == 0 else (6, 3)
-    divisor = layout.concatenate([b.compute("exp", b.input(name, half)) for name in "cd"], axis)
+    parts = [layout.transpose(b.compute("exp", b.input(name, half[::-1])), (1, 0)) for name in "cd"]
+    divisor = layout.concatenate(parts, axis)
     y = layout.slice_axis(x, axis, 1, 5) if sliced else x
     divisor = layout.slice_axis(divisor, axis, 1, 5) if sliced else divisor
     program = b.finish(b.matmul(b.divide(y, divisor), b.constant("v", (y.access.dims[1], 2)))).seeded_constants(0)

@@ -85,7 +85,8 @@ def _element(term: Term, at: tuple[int, ...]) -> Polynomial:
         whole, rest = divmod(at[axis], gap + 1)
         return {} if rest else _element(x, (*at[:axis], whole, *at[axis + 1 :]))
     if not any(isinstance(a, Tensor) for each in postorder(term) for a in each.attributes):
-        return {(): Fraction(float(evaluate([term], {})[0][at])).limit_denominator(1000)}
+        value = Fraction(float(evaluate([term], {})[0][at])).limit_denominator(1000)
+        return {(): value} if value else {}
     elements = polynomials(term) if term.children else None
     return {(f"{term}{at}",): Fraction(1)} if elements is None else elements.get(at, {})
 

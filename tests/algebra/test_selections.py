@@ -1,0 +1,92 @@
+"""Products with known matrices of zeros and ones are movement, or zero."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+import glenside as gl
+from glenside.algebra.search import cheapest_algebra
+from glenside.builder import layout
+from glenside.check import check
+from glenside.ir.program import Program, is_product
+from glenside.ir.term import Term, build, postorder
+from glenside.targets.base import Roofline
+
+PRICES = Roofline(50.0, 0.01, 0.08)
+
+
+def _eye(n: int) -> Term:
+    return build("eye", n, "float32")
+
+
+def _shuffled(n: int) -> Term:
+    return layout.reshape(layout.transpose(layout.reshape(_eye(n), (2, n // 2, n)), (1, 0, 2)), (n, n))
+
+
+MATRICES: dict[str, Callable[[int], Term]] = {
+    "identity": _eye,
+    "reversed": lambda n: layout.flip(_eye(n), 0),
+    "shuffled": _shuffled,
+    "shuffled back": lambda n: layout.transpose(_shuffled(n), (1, 0)),
+    "slice": lambda n: layout.slice_axis(_eye(n), 1, 1, n - 2),
+    "padded": lambda n: layout.pad(_eye(n), [(0, 0), (2, 1)]),
+    "slice of rows": lambda n: layout.pad(_eye(n - 3), [(1, 2), (0, 0)]),
+    "both": lambda n: layout.pad(layout.slice_axis(_eye(n), 1, 2, n), [(0, 0), (3, 0)]),
+    "zero": lambda n: build("full", (n, n + 1), "0", "float32"),
+}
+
+
+def _program(matrix: Term, pick: random.Random) -> Program:
+    """Returns a product with a matrix on either side, in any orientation, for one group or several."""
+    b = gl.Builder("selection")
+    rows, columns = matrix.access.dims
+    lead = tuple(pick.choice((1, 2, 3)) for _ in range(pick.choice((0, 0, 1, 2))))
+    if pick.random() < 0.5:
+        product = b.matmul(b.input("x", (*lead, pick.choice((1, 4)), rows)), matrix)
+    else:
+        product = b.matmul(matrix, b.input("x", (*lead, columns, pick.choice((1, 4)))))
+    return b.finish(product)
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_products_with_selections_are_movement(name: str) -> None:
+    for seed in range(6):
+        program = _program(MATRICES[name](8), random.Random(seed))
+        found = cheapest_algebra(program, PRICES)
+        assert not any(map(is_product, postorder(found.program.term))), str(program.term)
+        assert [one.taken for one in found.candidates] == [True]
+        assert check(program, found.program, layers=False).result == "exact"
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        lambda: layout.concatenate([_eye(4), _eye(4)], 0),
+        lambda: layout.concatenate([layout.slice_axis(_eye(8), 1, n, n + 1) for n in (0, 1, 3, 2)], 1),
+        lambda: build("full", (8, 8), "2", "float32"),
+    ],
+)
+def test_other_matrices_stay(matrix: Callable[[], Term]) -> None:
+    program = _program(matrix(), random.Random(0))
+    found = cheapest_algebra(program, PRICES)
+    assert check(program, found.program, layers=False).result == "exact"
+
+
+def test_declared_constants_are_not_looked_at() -> None:
+    """Their values may be replaced, and the exact check draws them."""
+    b = gl.Builder("constant")
+    program = b.finish(b.relu(b.matmul(b.input("x", (4, 8)), b.constant("w", (8, 8))))).seeded_constants(0)
+    assert not cheapest_algebra(program, PRICES).candidates
+
+
+def test_a_product_with_an_identity_disappears_between_products() -> None:
+    """x W I V is x (W V): the identity does not end a region."""
+    b = gl.Builder("between")
+    hidden = b.matmul(b.matmul(b.input("x", (16, 64)), b.constant("w", (64, 256))), _eye(256))
+    program = b.finish(b.matmul(hidden, b.constant("v", (256, 64)))).seeded_constants(0)
+    result = gl.optimize(program, "systolic-array:8x8")
+    assert result.report.checked == "exact"
+    assert sum(is_product(term) and not result.prepared.info.constant[term] for term in result.prepared.info.order) == 1
