@@ -170,12 +170,20 @@ def changelog() -> str:
     return re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", (ROOT / "CHANGELOG.md").read_text())
 
 
+def pytorch_operators() -> str:
+    """Returns the page of the operators of PyTorch."""
+    from glenside.importers.torch.reference import markdown
+
+    return markdown()
+
+
 PAGES = {
     "tutorial.md": tutorial,
     "reference/python.md": python,
     "reference/operators.md": operators,
     "reference/rules.md": rules,
     "reference/targets.md": targets,
+    "reference/pytorch-operators.md": pytorch_operators,
     "reference/instructions.md": npu_instructions,
     "measurements.md": measurements,
     "changelog.md": changelog,

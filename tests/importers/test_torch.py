@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import glenside as gl
+from glenside.importers.torch.reference import CORE
 from glenside.ir.errors import BadInput
 from glenside.ir.torch_tensors import array_of, tensor_of
 
@@ -58,6 +59,16 @@ class _Tree(nn.Module):
         x = self.table(batch["ids"]) * self.scale
         x = x if shift is None else x + shift
         return {"logits": self.head(x), "parts": (x.sum(-1), batch["ids"] + 1), "nothing": None}
+
+
+def test_the_names_of_core_aten_are_those_of_pytorch() -> None:
+    found = set()
+    for name in dir(torch.ops.aten):
+        packet = getattr(torch.ops.aten, name)
+        overloads = packet.overloads() if hasattr(packet, "overloads") else []
+        if any(torch.Tag.core in getattr(packet, overload).tags for overload in overloads):
+            found.add(name)
+    assert len(found ^ set(CORE)) <= 5  # versions differ in a few
 
 
 def test_trees_of_inputs_and_outputs_are_flat_and_named() -> None:

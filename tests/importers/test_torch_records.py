@@ -11,6 +11,7 @@ import pytest
 from glenside.importers.torch.graph import Call, Graph, Meta, Ref, place_of
 from glenside.importers.torch.node import records
 from glenside.importers.torch.promotion import promoted
+from glenside.importers.torch.reference import CORE, markdown
 from glenside.importers.torch.walk import program_of, target_of
 from glenside.ir.errors import BadInput
 from glenside.ir.term import build
@@ -36,6 +37,14 @@ def test_records_are_read_without_pytorch() -> None:
         assert record.overloads or record.meaning is None, record.name
 
 
+def test_every_operator_of_core_aten_has_a_record() -> None:
+    assert set(CORE) <= set(records())
+    table = markdown()
+    assert "| `add` | Tensor, Scalar | supported |" in table
+    assert "| `nonzero` | default | without tensors that are not known at export |" in table
+    assert "| `rand` |  | refused: random numbers without a seed" in table
+
+
 def test_every_meaning_takes_the_node_first() -> None:
     for record in records().values():
         if record.meaning is not None:
@@ -47,7 +56,11 @@ def test_every_meaning_takes_the_node_first() -> None:
     [
         ("aten.rand.default", X, "the operator rand is refused: random numbers without a seed"),
         ("aten._fft_r2c.default", X, "the operator _fft_r2c is refused: complex numbers"),
-        ("aten.cosine.default", X, "the operator aten.cosine.default has no meaning here; docs/pytorch.md lists"),
+        (
+            "aten.cosine.default",
+            X,
+            "the operator aten.cosine.default has no meaning here; docs/pytorch.md says which have",
+        ),
         ("mylib.scale.default", X, "the operator mylib.scale.default has no meaning here"),
         ("aten.add.out", X, "the overload out has no meaning here; add has Tensor, Scalar"),
         ("aten.cos.default", Meta((2, 3), "complex64"), "its result has dtype torch.complex64"),

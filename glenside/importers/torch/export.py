@@ -102,7 +102,7 @@ def decompositions() -> Any:
 def _is_recorded(operator: Any) -> bool:
     namespace, _, rest = str(operator).partition(".")
     name, _, overload = rest.partition(".")
-    record = records().get(name) if namespace == "aten" else None
+    record = records().get(name if namespace == "aten" else f"{namespace}.{name}")
     return record is not None and record.meaning is not None and (overload or "default") in record.overloads
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -56,7 +57,9 @@ def tensor_meta(entry: Any, what: str) -> TensorMeta:
 
 def _size(entry: Any, what: str) -> int:
     if "as_int" not in entry:
-        words = shortened(str(entry.get("as_expr", {}).get("expr_str", "")))
+        expression = str(entry.get("as_expr", {}).get("expr_str", ""))
+        symbols = dict.fromkeys(re.findall(r"Symbol\('(\w+)'", expression))
+        words = " and ".join(symbols) or shortened(expression)
         raise BadInput(
             f"{what}: the size {words} is open, which is not supported yet; export it without dynamic_shapes"
         )

@@ -142,7 +142,7 @@ def _evaluated(scope: Scope, call: Call) -> Any:
         return None
     record = records().get(name)
     if record is None:
-        ways = "docs/pytorch.md lists those that have; torch.compile(backend='glenside') leaves others to PyTorch"
+        ways = "docs/pytorch.md says which have; torch.compile(backend='glenside') leaves others to PyTorch"
         raise Refused(f"the operator {shortened(call.target)} has no meaning here; {ways}")
     if record.meaning is None:
         raise Refused(f"the operator {name} is refused: {record.why}")

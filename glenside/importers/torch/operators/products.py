@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from glenside.builder.layout import reshape
-from glenside.builder.pointwise import add, cast, multiply
-from glenside.importers.torch.node import Node, Refused, aten
+from glenside.builder.indexing import iota
+from glenside.builder.layout import gather, reshape
+from glenside.builder.pointwise import add, cast, combine, compare, multiply
+from glenside.builder.reductions import reduce_axes
+from glenside.importers.torch.node import Node, Refused, aten, register
 from glenside.importers.torch.promotion import Number
-from glenside.ir.term import Term
+from glenside.ir.term import Term, build
 
 
 def product(node: Node, x: Term, y: Term) -> Term:
@@ -70,6 +72,30 @@ def linear(node: Node, input: Term, weight: Term, bias: Term | None = None) -> T
     if input.access.rank == 0 or weight.access.rank != 2:
         raise Refused(f"requires a matrix of weights, got {weight.access}")
     return cast(node.builder.linear(input, weight, bias, name=node.layer_name()), node.dtype)
+
+
+def grouped_mm(
+    node: Node,
+    input: Term,
+    weight: Term,
+    offs: Term | None = None,
+    bias: Term | None = None,
+    out_dtype: str | None = None,
+) -> Term:
+    """Multiplies each row by the matrix of its group, ()(M K) by ()(G K N); groups of rows end at the offsets."""
+    if input.access.rank != 2 or weight.access.rank != 3 or offs is None or bias is not None:
+        raise Refused("requires rows in groups, a matrix for each group, their offsets, and no bias")
+    rows, depth = input.access.dims
+    ends = reshape(cast(offs, "int64"), (1, offs.access.size))
+    passed = compare("ge", iota(rows, 0, 2), ends)
+    groups = reduce_axes("reduce-sum", cast(passed, "int64"), [1])
+    last = build("full", (), weight.access.dims[0] - 1, "int64")
+    own = gather(weight, combine("minimum", groups, last), 0)
+    return reshape(product(node, reshape(input, (rows, 1, depth)), own), node.dims)
+
+
+for _name in ("_grouped_mm", "transformers.grouped_mm_fallback"):
+    register(_name, grouped_mm, ("default",), "", __name__)
 
 
 def per_axis(value: Sequence[int], axes: int) -> tuple[int, ...]:

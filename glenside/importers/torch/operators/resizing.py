@@ -2,77 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
 from glenside.builder.indexing import gather_nd
 from glenside.builder.layout import gather, reshape, transpose
 from glenside.builder.pointwise import add, cast, combine, compare, compute, filled, multiply, select, subtract
-from glenside.importers.torch.node import Node, Refused, aten
+from glenside.importers.torch.node import Node, Refused, aten, register
 from glenside.ir.dtypes import HALVES, RECORDS
 from glenside.ir.operand import Array
 from glenside.ir.term import Term, build
 
-
-def _scales(scale_factors: Sequence[float] | None, axes: int) -> list[float | None]:
-    return list(scale_factors) if scale_factors else [None] * axes
+Scales = Sequence[float] | float | None
 
 
-@aten("upsample_nearest2d", "vec", "default")
-def nearest(
-    node: Node,
-    input: Term,
-    output_size: Sequence[int] | None = None,
-    scale_factors: Sequence[float] | float | None = None,
-    scales_w: float | None = None,
-) -> Term:
-    given = scale_factors if not isinstance(scale_factors, float) else [scale_factors, scales_w or scale_factors]
-    for place, scale in enumerate(_scales(given, 2)):
-        axis = input.access.rank - 2 + place
-        size, count = input.access.dims[axis], node.dims[axis]
+def _resized_axes(node: Node, axes: int, x: Term, scales: Sequence[Scales]) -> Iterator[tuple[int, int, float | None]]:
+    """Yields each resized axis, its new size, and its scale if one is given, in a list or one after the other."""
+    given = scales[0] if scales and isinstance(scales[0], list | tuple) else scales
+    whole = [*given, *[None] * axes] if given else [None] * axes
+    for place, scale in zip(range(axes), whole, strict=False):
+        axis = x.access.rank - axes + place
+        yield axis, node.dims[axis], scale if isinstance(scale, float | int) else None
+
+
+def nearest(axes: int, node: Node, input: Term, output_size: Sequence[int] | None = None, *scales: Scales) -> Term:
+    """Repeats the element below each position."""
+    for axis, count, scale in _resized_axes(node, axes, input, scales):
+        size = input.access.dims[axis]
         step = np.float32(1 / scale if scale else size / count)
         places = np.minimum(np.floor(np.arange(count).astype(np.float32) * step), size - 1).astype(np.int64)
         if not np.array_equal(places, np.arange(size)):
-            input = gather(input, node.constant(places, f"places{place}"), axis)
+            input = gather(input, node.constant(places, f"places{axis}"), axis)
     return input
 
 
-@aten("upsample_bilinear2d", "vec", "default")
-def bilinear(
-    node: Node,
-    input: Term,
-    output_size: Sequence[int] | None,
-    align_corners: bool,
-    scale_factors: Sequence[float] | float | None = None,
-    scales_w: float | None = None,
+def linear(
+    axes: int, node: Node, input: Term, output_size: Sequence[int] | None, align_corners: bool, *scales: Scales
 ) -> Term:
-    given = scale_factors if not isinstance(scale_factors, float) else [scale_factors, scales_w or scale_factors]
+    """Interpolates between the elements below and above each position, axis by axis."""
     x = cast(input, "float32") if node.dtype in HALVES else input
-    for place, scale in enumerate(_scales(given, 2)):
-        x = _interpolated(
-            node, x, x.access.rank - 2 + place, node.dims[x.access.rank - 2 + place], align_corners, scale
-        )
+    for axis, count, scale in _resized_axes(node, axes, x, scales):
+        positions = np.maximum(_positions(x.access.dims[axis], count, align_corners, scale), 0)
+        share = positions - np.floor(positions)
+        x = _tapped(node, x, axis, np.floor(positions), [1 - share, share], 0)
     return cast(x, node.dtype)
 
 
-def _interpolated(node: Node, x: Term, axis: int, count: int, aligned: bool, scale: float | None) -> Term:
-    """Interpolates one axis between the elements below and above each position."""
-    size, at = x.access.dims[axis], np.arange(count)
+def cubic(
+    axes: int, node: Node, input: Term, output_size: Sequence[int] | None, align_corners: bool, *scales: Scales
+) -> Term:
+    """Interpolates between four elements by the cubic kernel of Keys with a = -3/4, axis by axis."""
+    x = cast(input, "float32") if node.dtype in HALVES else input
+    for axis, count, scale in _resized_axes(node, axes, x, scales):
+        positions = _positions(x.access.dims[axis], count, align_corners, scale)
+        t = positions - np.floor(positions)
+        weights = [_keys(t + 1), _keys(t), _keys(1 - t), _keys(2 - t)]
+        x = _tapped(node, x, axis, np.floor(positions), weights, -1)
+    return cast(x, node.dtype)
+
+
+def _keys(t: Array) -> Array:
+    """Computes the kernel at distances from 0 to 2."""
+    a = -0.75
+    return np.where(t <= 1, ((a + 2) * t - (a + 3)) * t * t + 1, ((a * t - 5 * a) * t + 8 * a) * t - 4 * a)
+
+
+def _positions(size: int, count: int, aligned: bool, scale: float | None) -> Array:
+    """Returns the positions in the original axis of the elements of the resized one."""
+    at = np.arange(count)
     if aligned:
-        positions = at * ((size - 1) / (count - 1)) if count > 1 else np.zeros(count)
-    else:
-        positions = np.maximum((at + 0.5) * (1 / scale if scale else size / count) - 0.5, 0)
-    below = np.minimum(np.floor(positions), size - 1).astype(np.int64)
-    above = np.minimum(below + 1, size - 1)
-    dims = [count if i == axis else 1 for i in range(x.access.rank)]
-    share = _array(node, (positions - below).reshape(dims), x.access.dtype, f"share{axis}")
-    first, second = (gather(x, node.constant(p, f"{n}{axis}"), axis) for p, n in ((below, "below"), (above, "above")))
-    return add(multiply(first, subtract(filled(share, 1), share)), multiply(second, share))
+        return at * ((size - 1) / (count - 1)) if count > 1 else np.zeros(count)
+    return np.asarray((at + 0.5) * (1 / scale if scale else size / count) - 0.5)
 
 
-def _array(node: Node, value: Array, dtype: str, part: str) -> Term:
-    return node.constant(value.astype(RECORDS[dtype].numpy), part)
+def _tapped(node: Node, x: Term, axis: int, start: Array, weights: Sequence[Array], first: int) -> Term:
+    """Sums weighted elements at start + first, start + first + 1 .., moved to the ends of the axis."""
+    size, dims = x.access.dims[axis], [len(start) if i == axis else 1 for i in range(x.access.rank)]
+    total: Term | None = None
+    for i, weight in enumerate(weights, first):
+        places = np.clip(start + i, 0, size - 1).astype(np.int64)
+        share = node.constant(weight.reshape(dims).astype(RECORDS[x.access.dtype].numpy), f"weight{axis}{i}")
+        part = multiply(gather(x, node.constant(places, f"place{axis}{i}"), axis), share)
+        total = part if total is None else add(total, part)
+    assert total is not None
+    return total
+
+
+for _axes, _kinds in {1: ("linear",), 2: ("bilinear", "bicubic"), 3: ("trilinear",)}.items():
+    register(f"upsample_nearest{_axes}d", partial(nearest, _axes), ("vec", "default"), "", __name__)
+    for _kind in _kinds:
+        _how = cubic if _kind == "bicubic" else linear
+        register(f"upsample_{_kind}{_axes}d", partial(_how, _axes), ("vec", "default"), "", __name__)
 
 
 @aten("grid_sampler_2d", but="bicubic interpolation")
