@@ -19,6 +19,7 @@ from glenside.ir.dtypes import fraction_bits
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.packages import import_onnx
+from glenside.ir.tuples import arrays_of
 
 _ATTRIBUTES = 2.0 ** -fraction_bits("float32")
 """The unit in the last place of attributes, by which results of float64 differ."""
@@ -99,6 +100,8 @@ def _reference_results(visit: Visit, proto: Any, opset: int, inputs: Mapping[str
     from onnx.reference import ReferenceEvaluator
 
     try:
-        return [np.asarray(a) for a in ReferenceEvaluator(proto).run(None, dict(inputs))]
+        found = [np.asarray(a) for a in ReferenceEvaluator(proto).run(None, dict(inputs))]
     except Exception:
         return None
+    wanted = [term.access.dtype for term in arrays_of(visit.program.term)]  # it widens sums of integers
+    return [a.astype(dtype) if a.dtype.kind in "iu" else a for a, dtype in zip(found, wanted, strict=True)]
