@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Generator, Iterator
 from itertools import count
 from pathlib import Path
@@ -15,6 +16,10 @@ from fuzzing import Fuzzing
 from hypothesis import settings
 
 from glenside.codegen.processor.find_compiler import compiler
+
+# Commands and processes of searches start by the hundred. Each would compile the package again, for half a second.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 settings.register_profile("ci", derandomize=True, deadline=None)
 if os.environ.get("CI"):
@@ -82,7 +87,6 @@ def undisturbed_interrupt() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """No test reads what another one, or the person at the keyboard, has cached."""
-    folder = tmp_path_factory.getbasetemp() / f"cache-{next(_COUNT)}"  # to number it anew is to list all of them
-    folder.mkdir()
+    folder = tmp_path_factory.getbasetemp() / f"cache-{next(_COUNT)}"  # made when something is cached, as few tests do
     monkeypatch.setenv("GLENSIDE_CACHE", str(folder))
     return folder

@@ -83,6 +83,7 @@ def test_a_second_run_is_the_same_from_the_cache(
 def test_a_broken_cache_is_a_note_and_no_error(
     own_cache: Path, products: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    own_cache.mkdir()
     for content in (b"garbage", b""):
         for path in own_cache.iterdir():
             path.unlink()

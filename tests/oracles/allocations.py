@@ -30,7 +30,6 @@ def inputs(program: Program, seed: int) -> dict[str, np.ndarray]:
 
 
 def _traced(work: Callable[[], object]) -> int:
-    gc.collect()
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     tracemalloc.reset_peak()
@@ -43,7 +42,6 @@ def _traced(work: Callable[[], object]) -> int:
 
 def _kept(make: Callable[[], object]) -> int:
     """Returns the bytes of the result, without temporaries."""
-    gc.collect()
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     try:
