@@ -2,11 +2,13 @@
 
     python -m benchmarks.bench_extract [--largest N]
 
-There are two seeded families. `layers` is a network of layers with about 600 e-nodes each, as after saturation: views
+There are three seeded families. `layers` is a network of layers with about 600 e-nodes each, as after saturation: views
 that undo each other (cycles), alternatives that share parts, a constant that all layers use, and a skip connection
-every third layer. `tangle` is random sharing without layers, the worst case for layer-wise methods. Columns:
+every third layer. `products` has layers of 14 e-nodes: three products of one input, each apart or a slice of a merged
+one, of this layer or of those before it. `tangle` is random sharing without layers, the worst case for layer-wise
+methods. Columns:
 
-- `method`: as `--extract`. `exact` runs once, for at most EXACT_SECONDS; others are the best of three runs.
+- `method`: as `--extract`. `exact` runs once, for at most EXACT_SECONDS, and `auto` once; others are the best of three.
 - `cost`, `bound`: cost of the extracted term, and a lower bound.
 - `stopped`: whether the answer is proven optimal.
 """
@@ -93,6 +95,31 @@ def _layer(b: Builder, r: random.Random, below: int, skip: int, zero: int) -> in
     return top
 
 
+def products(size: int, seed: int = 0) -> Problem:
+    """Builds layers of products that are computed apart or merged, with at least `size` e-nodes."""
+    r, b = random.Random(seed), Builder()
+    below = b.new()
+    b.node(below, (), (0, 1))
+    merged: list[int] = []
+    while len(b.children) < size:
+        whole = b.new()
+        b.node(whole, (below,), (0, r.randint(60, 120)))
+        for other in merged[-2:]:
+            b.node(whole, (other,), (0, r.randint(30, 100)))
+        parts = [b.new() for _ in range(3)]
+        for part in parts:
+            b.node(part, (below,), (0, r.randint(25, 45)))
+            b.node(part, (whole,), (0, 1))
+            if merged:
+                b.node(part, (r.choice(merged[-3:]),), (0, r.randint(1, 30)))
+        sum_, top = b.new(), b.new()
+        b.node(sum_, tuple(parts), (0, 5))
+        b.node(top, (sum_, below), (0, 3))
+        merged.append(whole)
+        below = top
+    return b.problem(below)
+
+
 def tangle(size: int, seed: int = 0) -> Problem:
     """Builds random classes, two thirds as many as e-nodes; each uses any of the 200 before it, a
     few use later ones.
@@ -112,7 +139,7 @@ def tangle(size: int, seed: int = 0) -> Problem:
 def measure(method: str, problem: Problem) -> tuple[float, Extraction]:
     """Returns the best time, and the answer."""
     best, answer = float("inf"), None
-    for _ in range(1 if method == "exact" else 3):
+    for _ in range(1 if method in ("exact", "auto") else 3):
         start = time.perf_counter()
         answer = extract(problem, method, time_limit=EXACT_SECONDS if method == "exact" else None)
         best = min(best, time.perf_counter() - start)
@@ -127,7 +154,7 @@ def main() -> None:
     largest = parser.parse_args().largest
     versions = f"python {platform.python_version()}, highspy {version('highspy')}, {platform.machine()}"
     rows: list[tuple[object, ...]] = []
-    families: dict[str, Callable[[int], Problem]] = {"layers": layers, "tangle": tangle}
+    families: dict[str, Callable[[int], Problem]] = {"layers": layers, "products": products, "tangle": tangle}
     for family, make in families.items():
         for size in (largest // 60, largest // 20, largest // 6, largest // 2, largest):
             problem = make(size)

@@ -105,7 +105,7 @@ class _Search:
     def selected(self) -> Algebra:
         """Returns the program with products with matrices that only select elements as movement."""
         for term in filter(is_contraction, self.program.info.order):
-            found = None if self.is_constant(term) else selection(term)
+            found = None if self.is_constant(term) else selection(term, self.is_constant)
             if found is not None:
                 one, names = SharedProduct.of(term), self._layers([term]) or ("products",)
                 cost = self.prices.product(*one.sizes, one.a.access.size + one.b.access.size)

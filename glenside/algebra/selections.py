@@ -5,6 +5,7 @@ The elements of declared constants are not looked at: constants may be replaced,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,13 +31,18 @@ class Selection:
     equations: tuple[str, ...]
 
 
-def selection(product: Term) -> Selection | None:
-    """Returns a contraction as movement; None if no operand is a known matrix that only selects elements."""
+def selection(product: Term, constant: Callable[[Term], bool] = lambda _: True) -> Selection | None:
+    """Returns a contraction as movement; None if no operand is a known matrix that only selects elements.
+
+    constant  False for operands that are no known matrices
+    """
     one = SharedProduct.of(product)
     if product.access.dtype not in FLOATS or not product.access.size or not one.a.access.item.product():
         return None
     for matrix, other, is_second in ((one.b, one.a, True), (one.a, one.b, False)):
-        if other.access.dtype == product.access.dtype and (value := _known(matrix)) is not None:
+        if not constant(matrix) or other.access.dtype != product.access.dtype:
+            continue
+        if (value := _known(matrix)) is not None:
             return _moved(product, other, value.reshape(*_sizes(matrix, one.shared)), one.shared, is_second)
     return None
 

@@ -90,3 +90,15 @@ def test_a_product_with_an_identity_disappears_between_products() -> None:
     result = gl.optimize(program, "systolic-array:8x8")
     assert result.report.checked == "exact"
     assert sum(is_product(term) and not result.prepared.info.constant[term] for term in result.prepared.info.order) == 1
+
+
+def test_only_constant_operands_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is below a computed operand is not walked for each product: that would be quadratic."""
+    seen: list[Term] = []
+    monkeypatch.setattr("glenside.algebra.selections._known", seen.append)
+    b = gl.Builder("chain")
+    x = b.input("x", (4, 8))
+    for n in range(3):
+        x = b.matmul(x, b.constant(f"w{n}", (8, 8)))
+    cheapest_algebra(b.finish(x).seeded_constants(0), PRICES)
+    assert len(seen) == 3
