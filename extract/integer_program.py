@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 
 import highspy
 import numpy as np
@@ -285,6 +286,7 @@ class Block:
         return values
 
 
+_STARTING = Lock()
 _STOP_TIMEOUT_SECONDS = 1.0
 """Time for a solver to stop after a request: in some of its phases it does not poll."""
 
@@ -309,7 +311,7 @@ def _run(solver: highspy.Highs, values: list[float] | None, limits: Limits) -> s
     if limits.branches is not None:
         solver.setOptionValue("mip_max_nodes", limits.branches)
     solver.HandleUserInterrupt = True
-    solver.startSolve()
+    _start(solver, limits)
     asked = _waited_for(solver, limits)
     solver.HandleUserInterrupt = False
     status = solver.getModelStatus()
@@ -318,6 +320,21 @@ def _run(solver: highspy.Highs, values: list[float] | None, limits: Limits) -> s
     if status == highspy.HighsModelStatus.kInfeasible:
         return "infeasible"
     return asked or ("node-limit" if status == highspy.HighsModelStatus.kSolutionLimit else "numerics")
+
+
+def _start(solver: highspy.Highs, limits: Limits) -> None:
+    """Starts a solver when no other one runs: only one may in a process, and one that was asked to stop may not have.
+
+    Raises _Unresponsive at the deadline.
+    """
+    while True:
+        with _STARTING:
+            if not solver.is_solver_running():
+                solver.startSolve()
+                return
+        if limits.remaining <= 0:
+            raise _Unresponsive("time-limit")
+        time.sleep(0.01)
 
 
 def _waited_for(solver: highspy.Highs, limits: Limits) -> str:

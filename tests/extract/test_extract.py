@@ -11,6 +11,7 @@ import time
 from _thread import interrupt_main
 from typing import Any
 
+import highspy
 import pytest
 from extraction_problems import Node, answers, hard, is_acyclic, problem, random_problem, vector_sum
 
@@ -377,6 +378,18 @@ def test_auto_ends_in_time_with_the_best_answer_and_a_gap(seconds: float) -> Non
     assert answer.stopped == "time-limit"
     assert answer.cost <= extract_dag(p).cost
     assert answer.gap is not None
+
+
+@pytest.mark.parametrize("busy", [0.2, 60.0])
+def test_a_solver_waits_for_one_that_has_not_stopped(busy: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HiGHS runs once in a process: an earlier search may still be ending when the next one begins."""
+    running, free = highspy.Highs.is_solver_running, time.monotonic() + busy
+    monkeypatch.setattr(highspy.Highs, "is_solver_running", lambda self: time.monotonic() < free or running(self))
+    monkeypatch.setattr("glenside.extract.branch_and_bound.MAX_CLASSES", 0)
+    p = hard(400)
+    answer = run(p, time_limit=1.0 if busy > 1 else 20.0)
+    check(p, answer)
+    assert answer.stopped == ("time-limit" if busy > 1 else "optimal")
 
 
 def test_large_costs_stay_exact() -> None:
