@@ -52,7 +52,7 @@ def row_of(name: str, compiles: bool) -> dict[str, Any]:
         return row | {"verdict": "refused", "words": str(error)[:300]}
     row["export and import s"] = round(time.perf_counter() - begin, 1)
     row["operators"] = len(set(program.nodes.values()))
-    inputs = {n: x.numpy() for n, x in zip(program.inputs, args, strict=True)}
+    inputs = {n: x.numpy() for n, x in zip(program.inputs, torch.utils._pytree.tree_leaves(args), strict=True)}
 
     def error_of(found: Any) -> float:
         found = found if isinstance(found, tuple) else (found,)

@@ -106,6 +106,30 @@ def _language(kind: str, auto: str, config: dict[str, Any]) -> Network:
     return Plain(), (torch.randint(2, 90, (1, 11)),)
 
 
+def _decode(kind: str, config: dict[str, Any]) -> Network:
+    """A step of two tokens behind seven: caches are inputs, and longer ones are results."""
+    import torch
+    import transformers
+
+    own = getattr(transformers, f"{kind}Config")(**config)
+    module = transformers.AutoModelForCausalLM.from_config(own).eval()
+    with torch.no_grad():
+        cache = module(torch.randint(2, 90, (1, 7)), use_cache=True).past_key_values
+    past = [(layer.keys, layer.values) for layer in cache.layers]
+
+    class Step(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = module
+
+        def forward(self, ids: Any, past: Any) -> Any:
+            given = transformers.DynamicCache(past)
+            found = self.model(ids, past_key_values=given, use_cache=True)
+            return found.logits, [(layer.keys, layer.values) for layer in found.past_key_values.layers]
+
+    return Step(), (torch.randint(2, 90, (1, 2)), past)
+
+
 def _sequences(kind: str) -> Network:
     """Encoders with decoders, and encoders of images and sounds, of two layers."""
     import torch
@@ -156,6 +180,8 @@ def networks() -> dict[str, Callable[[], Network]]:
     found |= {f"timm {name}": partial(_timm, name) for name in TIMM}
     for kind, config in DECODERS.items():
         found[f"transformers {kind}"] = partial(_language, kind, "AutoModelForCausalLM", config)
+        if kind not in ("Mamba", "Rwkv"):  # whose state is no cache of keys and values
+            found[f"transformers {kind} decode"] = partial(_decode, kind, config)
     for kind, config in ENCODERS.items():
         found[f"transformers {kind}"] = partial(_language, kind, "AutoModel", config)
     for kind in ("T5", "Bart", "Whisper", "Wav2Vec2", "ViT", "Segformer", "CLIPText"):

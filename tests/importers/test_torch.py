@@ -128,6 +128,16 @@ def test_what_is_refused_is_named(module: Any, words: str) -> None:
         gl.from_torch(module, (torch.randn(4, 3),))
 
 
+def test_a_module_without_values_is_refused_and_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    with torch.device("meta"):
+        module = nn.Linear(3, 2)
+    with pytest.raises(BadInput, match=r"requires a tensor of the CPU, got one on meta; move the module with .cpu"):
+        gl.from_torch(module, (torch.randn(4, 3, device="meta"),))
+    with pytest.raises(BadInput, match="its shapes or branches depend on data"):
+        gl.from_torch(lambda x: x[x > 0].sum() if (x > 0).sum() > 3 else x.sum(), (torch.randn(4, 3),))
+    assert capfd.readouterr() == ("", "")
+
+
 def test_open_sizes_and_wrong_inputs_are_refused_with_a_sentence() -> None:
     with pytest.raises(BadInput, match="dynamic_shapes is not supported yet"):
         gl.from_torch(nn.Linear(3, 2), (torch.randn(4, 3),), dynamic_shapes={"input": {0: torch.export.Dim("n")}})

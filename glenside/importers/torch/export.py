@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
+from io import StringIO
 from operator import attrgetter
 from typing import Any
 
@@ -45,7 +47,8 @@ def from_torch(
         raise BadInput(f"from_torch takes an nn.Module, a function or an ExportedProgram, got {type(module).__name__}")
     args, named = _arguments(torch, example_inputs, kwargs)
     own = module if isinstance(module, torch.nn.Module) else _as_module(torch, module)
-    return program_of(graph_of_export(exported(own, args, named), type(module).__name__))
+    name = type(module).__name__ if own is module else getattr(module, "__name__", "function")
+    return program_of(graph_of_export(exported(own, args, named, name), name))
 
 
 def _arguments(torch: Any, inputs: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -66,14 +69,14 @@ def _as_module(torch: Any, function: Callable[..., Any]) -> Any:
     return Module()
 
 
-def exported(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def exported(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Any:
     """Returns a module as an ExportedProgram. Raises BadInput with PyTorch's reason."""
     torch = import_torch()
     try:
         with _quiet():
             return torch.export.export(module, args, kwargs, strict=False)
     except Exception as error:
-        raise BadInput(f"torch.export does not export {type(module).__name__}: {_reason(error)}") from error
+        raise BadInput(f"torch.export does not export {name}: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:
@@ -86,10 +89,15 @@ def _reason(error: Exception) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Suppresses PyTorch's warnings about its own interfaces."""
-    with warnings.catch_warnings():
+    """Suppresses PyTorch's warnings about its own interfaces, and the graph that it prints when an export fails."""
+    with warnings.catch_warnings(), redirect_stderr(StringIO()), redirect_stdout(StringIO()):
         warnings.simplefilter("ignore")
-        yield
+        level = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            logging.disable(level)
 
 
 def decompositions() -> Any:
@@ -108,8 +116,12 @@ def _is_recorded(operator: Any) -> bool:
 
 def graph_of_export(program: Any, name: str = "") -> Graph:
     """Returns the graph of an ExportedProgram, decomposed. Raises BadInput for state that changes."""
-    with _quiet():
-        program = program.run_decompositions(decompositions())
+    torch = import_torch()
+    try:
+        with _quiet():
+            program = program.run_decompositions(decompositions())
+    except Exception as error:
+        raise BadInput(f"PyTorch does not decompose the graph of {name}: {_reason(error)}") from error
     signature = program.graph_signature
     _require_no_mutation(signature)
     placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
@@ -126,6 +138,8 @@ def graph_of_export(program: Any, name: str = "") -> Graph:
                 inputs[own] = meta
         elif kind in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR") and meta is not None:
             tensor = tensors[spec.target]
+            if isinstance(tensor, torch._subclasses.FakeTensor):
+                raise BadInput(f"{spec.target} has no value: the module was made on tensors without elements")
             same = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype) if tensor.numel() else spec.target
             constants[own] = first.setdefault(same, spec.target), partial(array_of, tensor)
             metas[own] = meta
@@ -243,6 +257,8 @@ def meta_of(value: Any, what: str) -> Meta | None:
         depends = any(size.startswith(("u", "Max(", "Min(")) for size in open_)
         why = "depends on data" if depends else "is open, which is not supported yet"
         raise BadInput(f"{what}: the size {open_[0]} {why}; a program has fixed sizes")
+    if value.device.type != "cpu":
+        raise BadInput(f"{what}: requires a tensor of the CPU, got one on {value.device}; move the module with .cpu()")
     if value.layout != torch.strided:
         raise BadInput(f"{what}: requires dense tensors, got the layout {value.layout}")
     return Meta(tuple(sizes), dtype_name(value.dtype), value.is_contiguous())
