@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from glenside.builder.indexing import gather_elements, gather_nd, iota, scatter_elements, scatter_nd, top
+from glenside.builder.indexing import gather_elements, gather_nd, iota, scatter_elements, scatter_nd
 from glenside.builder.layout import broadcast, common_dims, gather, reshape, slice_axis, transpose, untransposed
 from glenside.builder.layout import stack as stacked
 from glenside.builder.pointwise import add, cast, combine, compare, divide, filled, select, subtract
@@ -247,24 +247,28 @@ def nonzero(node: Node, self: Term) -> Term:
     return node.constant(np.argwhere(value).astype(np.int64))
 
 
-@aten("topk")
-def topk(
-    node: Node,
-    self: Term,
-    k: int,
-    dim: int = -1,
-    largest: bool = True,
-    sorted: bool = True,
-) -> tuple[Term, Term]:
-    x, axis = with_axis(self), axis_of(dim, self.access.rank)
-    values, places = top(x, k, axis, largest=largest)
-    return reshape(values, node.dims), reshape(places, node.dims)
+@aten("take", "default")
+def take(node: Node, self: Term, index: Term) -> Term:
+    return gather(reshape(self, (self.access.size,)), index, 0)
 
 
-@aten("sort", "default", "stable")
-def sort(
-    node: Node, self: Term, dim: int = -1, descending: bool = False, stable: bool | None = None
-) -> tuple[Term, Term]:
-    x, axis = with_axis(self), axis_of(dim, self.access.rank)
-    values, places = top(x, x.access.dims[axis], axis, largest=descending)
-    return reshape(values, node.dims), reshape(places, node.dims)
+@aten("diagonal_scatter", "default")
+def diagonal_scatter(node: Node, self: Term, src: Term, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Term:
+    """Replaces one diagonal of two axes."""
+    rank = self.access.rank
+    rows, columns = axis_of(dim1, rank), axis_of(dim2, rank)
+    mask = np.eye(self.access.dims[rows], self.access.dims[columns], offset, np.bool_)
+    dims = [1] * rank
+    dims[rows], dims[columns] = mask.shape
+    shown = mask if rows < columns else mask.T
+    kept = broadcast(reshape(node.constant(np.ascontiguousarray(shown), "diagonal"), dims), self.access.dims)
+    first = np.cumsum(mask.any(1)) - 1  # the element of the diagonal that is in each row
+    places = node.constant(np.maximum(first, 0).astype(np.int64), "places")
+    if not src.access.dims[-1]:
+        return self
+    spread = gather(src, places, src.access.rank - 1)  # ()(others.. rows)
+    order = [axis for axis in range(rank) if axis not in (rows, columns)]
+    whole = reshape(spread, (*spread.access.dims, 1))
+    target = [*order, rows, columns]
+    back = sorted(range(rank), key=target.__getitem__)
+    return select(kept, broadcast(transpose(whole, back), self.access.dims), self)

@@ -8,7 +8,7 @@ from functools import partial, reduce
 
 import numpy as np
 
-from glenside.builder.layout import broadcast, common_dims
+from glenside.builder.layout import broadcast
 from glenside.builder.pointwise import add, cast, combine, compare, compute, divide, filled, multiply, select, subtract
 from glenside.importers.torch.node import Node, Operand, Refused, aten, register
 from glenside.importers.torch.promotion import Number, is_number, promoted
@@ -282,30 +282,6 @@ def gelu(node: Node, self: Term, approximate: str = "none") -> Term:
 def silu(node: Node, self: Term) -> Term:
     x = cast(self, "float32" if node.dtype in HALVES else node.dtype)
     return cast(multiply(x, compute("sigmoid", x)), node.dtype)
-
-
-@aten("atan2")
-def atan2(node: Node, self: Term, other: Term) -> Term:
-    """Computes the angle of (other, self): the arctangent of the quotient, moved to the half plane of `other` < 0.
-
-    The sign of a zero counts, and that of 1 / zero tells it; two infinities count as two ones.
-    """
-    y, x = in_dtype(node, node.dtype, self, other)
-    dims = common_dims("atan2", y.access.dims, x.access.dims)
-    y, x = broadcast(y, dims), broadcast(x, dims)
-    largest, zero, pi = (filled(x, v) for v in (int(largest_float(node.dtype)), 0, math.pi))
-    both = combine("logical-and", *(compare("gt", compute("abs", part), largest) for part in (x, y)))
-    y, x = (select(both, compute("sign", part), part) for part in (y, x))
-    origin = combine("logical-and", compare("eq", x, zero), compare("eq", y, zero))
-    angle = select(origin, y, compute("atan", divide(y, select(origin, filled(x, 1), x))))
-    turned = select(_is_negative(y), subtract(angle, pi), add(angle, pi))
-    return select(_is_negative(x), turned, angle)
-
-
-def _is_negative(x: Term) -> Term:
-    """True below 0, and for -0."""
-    zero = compare("eq", x, filled(x, 0))
-    return compare("lt", select(zero, divide(filled(x, 1), x), x), filled(x, 0))
 
 
 RELATIONS = ("eq", "ne", "lt", "le", "gt", "ge")

@@ -8,10 +8,11 @@ from math import prod
 
 import numpy as np
 
-from glenside.builder.layout import reshape
+from glenside.builder.layout import diagonal, gather, reshape, slice_axis
 from glenside.builder.pointwise import add, cast, compare, compute, divide, filled, multiply, select, subtract
 from glenside.builder.pointwise import softmax as softmax_along
 from glenside.builder.reductions import position, reduce_axes, running
+from glenside.builder.windows import powers, root
 from glenside.importers.torch.node import Node, Refused, aten, axes_of, axis_of, register, with_axis
 from glenside.ir.dtypes import FLOATS, HALVES, limits
 from glenside.ir.term import Term
@@ -164,8 +165,6 @@ register("_log_softmax", partial(_softmax, "log-softmax"), ("default",), "", __n
 
 @aten("_pdist_forward", but="p below 1")
 def pairwise_distance(node: Node, self: Term, p: float = 2) -> Term:
-    from glenside.builder.layout import gather
-
     rows, columns = np.triu_indices(self.access.dims[0], 1)
     ends = [gather(self, node.constant(np.asarray(i, np.int64), part)) for i, part in ((rows, "rows"), (columns, "to"))]
     return distance(subtract(*ends), p)
@@ -182,8 +181,6 @@ def distances(node: Node, x1: Term, x2: Term, p: float, compute_mode: int | None
 
 def distance(difference: Term, p: float) -> Term:
     """Computes the p-norm of the last axis."""
-    from glenside.builder.windows import powers, root
-
     last = [difference.access.rank - 1]
     if p == 0:
         return reduce_axes("reduce-sum", cast(compare("ne", difference, filled(difference, 0)), "float32"), last)
@@ -192,3 +189,10 @@ def distance(difference: Term, p: float) -> Term:
     if p < 1:
         raise Refused(f"requires p of 0 or at least 1, got {p}")
     return root(reduce_axes("reduce-sum", powers(difference, p), last), p)
+
+
+@aten("trace", "default")
+def trace(node: Node, self: Term) -> Term:
+    size = min(self.access.dims)
+    square = slice_axis(slice_axis(self, 0, 0, size), 1, 0, size)
+    return reduce_axes("reduce-sum", cast(diagonal(square), node.dtype), [0])

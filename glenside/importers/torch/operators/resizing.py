@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from glenside.builder.indexing import gather_nd
-from glenside.builder.layout import gather, reshape, transpose
+from glenside.builder.layout import concatenate, element, gather, reshape, transpose
 from glenside.builder.pointwise import add, cast, combine, compare, compute, filled, multiply, select, subtract
 from glenside.importers.torch.node import Node, Refused, aten, register
 from glenside.ir.dtypes import HALVES, RECORDS
@@ -135,8 +135,6 @@ def grid_sampler(
 
 
 def _component(grid: Term, which: int) -> Term:
-    from glenside.builder.layout import element
-
     return element(grid, grid.access.rank - 1, which)
 
 
@@ -169,8 +167,6 @@ def _sampled(x: Term, places: Sequence[Term], sizes: Sequence[int]) -> Term:
         inside = within if inside is None else combine("logical-and", inside, within)
         clipped = combine("minimum", combine("maximum", place, filled(place, 0)), filled(place, size - 1))
         found.append(reshape(cast(select(within, clipped, filled(place, 0)), "int64"), (*place.access.dims, 1)))
-    from glenside.builder.layout import concatenate
-
     values = transpose(gather_nd(x, concatenate(found, -1), 1), (0, 3, 1, 2))
     assert inside is not None
     batch, rows, columns = places[0].access.dims

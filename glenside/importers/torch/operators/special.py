@@ -1,0 +1,109 @@
+"""Imports special functions: angles, signs, shifts of bits, histograms, and running sums of logarithms."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+from glenside.builder.indexing import iota
+from glenside.builder.layout import broadcast, common_dims, reshape
+from glenside.builder.pointwise import add, cast, combine, compare, compute, divide, filled, multiply, select, subtract
+from glenside.builder.reductions import reduce_axes, running
+from glenside.importers.torch.node import Node, Operand, Refused, aten, axis_of, register, with_axis
+from glenside.importers.torch.operators.pointwise import in_dtype, log1p
+from glenside.importers.torch.promotion import Number
+from glenside.ir.dtypes import FLOATS, largest_float
+from glenside.ir.term import Term
+
+
+def _is_negative(x: Term) -> Term:
+    """True below 0, and for -0."""
+    if x.access.dtype not in FLOATS:
+        return compare("lt", x, filled(x, 0))
+    zero = compare("eq", x, filled(x, 0))
+    return compare("lt", select(zero, divide(filled(x, 1), x), x), filled(x, 0))
+
+
+@aten("atan2")
+def atan2(node: Node, self: Term, other: Term) -> Term:
+    """Computes the angle of (other, self): the arctangent of the quotient, moved to the half plane of `other` < 0.
+
+    The sign of a zero counts, and that of 1 / zero tells it; two infinities count as two ones.
+    """
+    y, x = in_dtype(node, node.dtype, self, other)
+    dims = common_dims("atan2", y.access.dims, x.access.dims)
+    y, x = broadcast(y, dims), broadcast(x, dims)
+    largest, zero, pi = (filled(x, v) for v in (int(largest_float(node.dtype)), 0, math.pi))
+    both = combine("logical-and", *(compare("gt", compute("abs", part), largest) for part in (x, y)))
+    y, x = (select(both, compute("sign", part), part) for part in (y, x))
+    origin = combine("logical-and", compare("eq", x, zero), compare("eq", y, zero))
+    angle = select(origin, y, compute("atan", divide(y, select(origin, filled(x, 1), x))))
+    turned = select(_is_negative(y), subtract(angle, pi), add(angle, pi))
+    return select(_is_negative(x), turned, angle)
+
+
+@aten("copysign", "Tensor", "Scalar")
+def copysign(node: Node, self: Operand, other: Operand) -> Term:
+    x, y = in_dtype(node, node.dtype, self, other)
+    magnitude = compute("abs", x)
+    return select(_is_negative(y), compute("negative", magnitude), magnitude)
+
+
+@aten("signbit")
+def signbit(node: Node, self: Term) -> Term:
+    return filled(self, 0) if self.access.dtype == "bool" else _is_negative(self)
+
+
+@aten("hypot")
+def hypot(node: Node, self: Term, other: Term) -> Term:
+    """Computes sqrt(x^2 + y^2), divided by the larger of both so that squares stay in range."""
+    x, y = (compute("abs", part) for part in in_dtype(node, node.dtype, self, other))
+    most, least = combine("maximum", x, y), combine("minimum", x, y)
+    share = divide(least, select(compare("eq", most, filled(most, 0)), filled(most, 1), most))
+    found = multiply(most, compute("sqrt", add(multiply(share, share), filled(share, 1))))
+    largest = filled(most, int(largest_float(node.dtype)))
+    infinite = combine("logical-or", compare("gt", x, largest), compare("gt", y, largest))  # also with a NaN
+    return select(infinite, node.number(float("inf"), node.dtype), found)
+
+
+def _shifted(left: bool, node: Node, self: Operand, other: Operand) -> Term:
+    """Shifts by a product with, or a floor division by, a power of 2."""
+    x, y = in_dtype(node, node.dtype, self, other)
+    factor = combine("pow", filled(y, 2), y)
+    if left:
+        return multiply(x, factor)
+    return divide(subtract(x, combine("(mod floor)", x, factor)), factor)
+
+
+SHIFTS = ("Tensor", "Tensor_Scalar", "Scalar_Tensor")
+register("bitwise_left_shift", partial(_shifted, True), SHIFTS, "", __name__)
+register("bitwise_right_shift", partial(_shifted, False), SHIFTS, "", __name__)
+
+
+@aten("logcumsumexp", "default")
+def logcumsumexp(node: Node, self: Term, dim: int) -> Term:
+    """Computes log(cumsum(exp(x))) pair by pair as m + log(1 + exp(-|x - y|)), with the larger m of both."""
+    x, axis = with_axis(self), axis_of(dim, self.access.rank)
+    least = str(-3e38) if node.dtype == "float32" else str(-1e300)
+
+    def joined(a: Term, b: Term) -> Term:
+        most = combine("maximum", a, b)
+        return add(most, log1p(compute("exp", compute("negative", compute("abs", subtract(a, b))))))
+
+    return reshape(running(joined, x, axis, least), node.dims)
+
+
+@aten("histc", but="bounds that are those of the elements")
+def histc(node: Node, self: Term, bins: int = 100, min: Number = 0, max: Number = 0) -> Term:
+    """Counts the elements in each of so many bins of equal width; the last one includes its upper end."""
+    if min == max:
+        raise Refused("requires min and max, which else are those of the elements")
+    dtype = self.access.dtype if self.access.dtype in FLOATS else "float64"
+    x = reshape(cast(self, dtype), (1, self.access.size))
+    place = compute("floor", multiply(subtract(x, filled(x, min)), filled(x, bins / (max - min))))
+    place = select(compare("eq", x, filled(x, max)), filled(x, bins - 1), place)
+    inside = combine("logical-and", compare("ge", x, filled(x, min)), compare("le", x, filled(x, max)))
+    found = compare("eq", place, reshape(cast(iota(bins), dtype), (bins, 1)))
+    if not self.access.size:
+        return node.filled(node.dims, 0, node.dtype)
+    return cast(reduce_axes("reduce-sum", cast(combine("logical-and", found, inside), "int64"), [1]), node.dtype)
