@@ -19,7 +19,7 @@ from glenside.ir.dtypes import REALS, RECORDS
 from glenside.ir.operand import Array
 from glenside.ir.operator import Operator
 from glenside.ir.operators.casting import cast
-from glenside.ir.term import Term, nearest, postorder, rebuild
+from glenside.ir.term import Term, build, nearest, postorder, rebuild_all
 from glenside.ir.types import Tensor
 from glenside.semantics import Native
 from glenside.semantics.interpreter import evaluate
@@ -132,7 +132,8 @@ def _passes_on(term: Term) -> bool:
 
 def _direct(pick: Pick) -> Iterator[tuple[Tensor, Array, Array]]:
     """Yields integer tensors whose elements are indices: the tensor, the flat positions, and the size for each."""
-    given: dict[Term, Array] = {}
+    values: dict[str, Array] = {}
+    known: dict[Term, Term] = {}
     leaves: list[tuple[Tensor, int]] = []
     first = 1
     for term in nearest(pick.indices, stops=lambda t: not (_is_whole(t) and _passes_on(t))):
@@ -140,14 +141,19 @@ def _direct(pick: Pick) -> Iterator[tuple[Tensor, Array, Array]]:
             tensor = term.attributes[0]
             assert isinstance(tensor, Tensor)
             leaves.append((tensor, first))
-            given[term] = np.arange(first, first + term.access.size).reshape(tuple(term.access.dims))
+            numbers = np.arange(first, first + term.access.size).reshape(tuple(term.access.dims))
             first += term.access.size
         else:
-            given[term] = np.zeros(tuple(term.access.dims), np.int64)
+            numbers = np.zeros(tuple(term.access.dims), np.int64)
+        name = f"{len(values)}"
+        known[term] = build(
+            "access", build("access-tensor", Tensor(name, term.access.dims, "int64")), term.access.split
+        )
+        values[name] = numbers
     if not leaves:
         return
-    moved = rebuild(pick.indices, lambda t, children: t if t in given else children[0] if t.operator is cast else None)
-    (origins,) = evaluate([moved], {}, given=given)
+    (moved,) = rebuild_all([pick.indices], lambda t, parts: parts[0] if t.operator is cast else None, known)
+    (origins,) = evaluate([moved], values)
     sizes = np.broadcast_to(np.asarray(pick.sizes if len(pick.sizes) > 1 else pick.sizes[0]), origins.shape).ravel()
     for tensor, begin in leaves:
         here = np.flatnonzero((origins.ravel() >= begin) & (origins.ravel() < begin + tensor.dims.product()))

@@ -11,7 +11,7 @@ from stepped_programs import by, plus, tensor, times
 
 import glenside as gl
 from glenside.builder.indexing import gather_nd, top
-from glenside.builder.layout import concatenate, flip, gather, reshape, slice_axis
+from glenside.builder.layout import broadcast, concatenate, flip, gather, reshape, slice_axis
 from glenside.builder.pointwise import add, cast, combine, compare, compute, multiply, relu, select
 from glenside.builder.reductions import position
 from glenside.check import check, check_gradient
@@ -218,3 +218,13 @@ def test_compiled_programs_are_compared(indices: str) -> None:
         assert report.residues == "exact" or report.residues.startswith("not compared")
     else:
         assert report.ok, report
+
+
+def test_indices_of_casts_beside_others_have_limits() -> None:
+    """Indices concatenated from a cast tensor and numbers: both are int64 only after the cast."""
+    narrow = tensor("i", (2, 3, 1), "int32")
+    rows = reshape(build("iota", 2, "int64"), (2, 1, 1))
+    indices = concatenate([broadcast(rows, (2, 3, 1)), cast(narrow, "int64")], 2)
+    program = Program(gather_nd(tensor("a", (2, 4), "float32"), indices))
+    assert index_limits(program.term) == {"i": 4}
+    assert check(program, program).result == "exact"
