@@ -9,14 +9,19 @@ from glenside.codegen.loop_ir.ir import Formula
 from glenside.codegen.loop_ir.scalar_expr import number
 from glenside.codegen.lowering.concat_in_place import parts_of
 from glenside.codegen.lowering.materialize import is_widening
+from glenside.codegen.lowering.quantized_weights import quantized_weights
 from glenside.ir.program import Program
 from glenside.ir.term import Term
 from glenside.passes.constant_folding import fold
 
 
 def prepared(program: Program, *, lazily: bool = False) -> Program:
-    """Folds computed or concatenated constants; constants that are only moved are read in place."""
-    return fold(program, [t for t in program.info.order if _is_read_in_place(t)], lazily=lazily)
+    """Folds computed or concatenated constants; constants that are only moved are read in place.
+
+    Weights of products that are stored as integers and scales stay so.
+    """
+    kept = quantized_weights(program)
+    return fold(program, [t for t in program.info.order if t in kept or _is_read_in_place(t)], lazily=lazily)
 
 
 def _is_read_in_place(term: Term) -> bool:

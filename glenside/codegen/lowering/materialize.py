@@ -9,7 +9,7 @@ from glenside.codegen.lowering.inline_gathers import InlineGathers
 from glenside.codegen.lowering.inline_reductions import join_of
 from glenside.ir.dtypes import INTEGERS, RECORDS
 from glenside.ir.operator import Category
-from glenside.ir.term import Term
+from glenside.ir.term import Term, constants_under
 from glenside.ir.types import AccessType
 from glenside.passes.element_functions import is_one_number
 
@@ -115,13 +115,16 @@ class _Reads:
 
     def __init__(self, order: Sequence[Term], stored: set[Term], inline: InlineGathers) -> None:
         self.stored, self.inline = stored, inline
+        self.constant = constants_under(*order)
         self.nests: dict[Term, set[Term]] = {term: set() for term in order}
         self.often: dict[Term, bool] = dict.fromkeys(order, False)
         self.whole: dict[Term, bool] = dict.fromkeys(order, True)
 
     def requires(self, term: Term) -> bool:
         """True if a term must be stored because of its readers."""
-        if term in self.inline.within:
+        if term in self.inline.within or (
+            self.constant[term] and is_inline(term)
+        ):  # what is not folded is read in place
             return False
         if join_of(term) is not None or is_narrowing(term):
             nests = self.nests[term]

@@ -21,6 +21,7 @@ from glenside.codegen.emit_c.printer import source
 from glenside.codegen.loop_ir.ir import Buffer, Loops, Role, required
 from glenside.codegen.loop_ir.pass_observer import observe
 from glenside.codegen.lowering.constant_preparation import prepared
+from glenside.codegen.lowering.quantized_weights import with_quantized_weights
 from glenside.codegen.memory.buffer_arena import arena
 from glenside.codegen.passes.rematerialization.plan import Schedule, scheduled_within
 from glenside.codegen.passes.rematerialization.steps import rescheduled, steps_of
@@ -61,6 +62,7 @@ class Lowered:
     """A program lowered to loops for a machine, and the values of its constants in the order in which loops read them.
 
     program   the program after constant folding
+    unfolded  the program before it, with weights that stay integers and scales
     most      memory budget in bytes, or None
     schedule  the rematerialization that meets the budget, if one is needed; or the given one
     without   names of passes to skip
@@ -103,6 +105,7 @@ class Lowered:
 
     def _lower(self, program: Program, most: float | None, schedule: Schedule | None, without: Collection[str]) -> None:
         with stage("prepare-constants"):
+            self.unfolded = program = with_quantized_weights(program) if self.machine is not None else program
             self.program = program = prepared(program) if self.machine is not None else program
         self.loops, self.schedule = lower(program, self.machine, without), schedule
         if schedule is not None:

@@ -13,7 +13,7 @@ from math import prod
 
 from glenside.codegen.loop_ir.affine_analysis import at, changed, coefficient, substituted
 from glenside.codegen.loop_ir.compute_block import Block
-from glenside.codegen.loop_ir.ir import Buffer, For, Load, Nest, Packing, Role, Statement, Store, Way
+from glenside.codegen.loop_ir.ir import Buffer, For, Formula, Load, Nest, Packing, Role, Statement, Store, Way
 from glenside.codegen.memory.buffer_arena import in_line
 from glenside.codegen.processor.model import Machine
 from glenside.codegen.scheduling.tile_partition import pieces_of
@@ -120,7 +120,7 @@ def panels_copied(
     size: Dims,
     tiles: int,
     machine: Machine,
-) -> dict[Load, Buffer]:
+) -> dict[Formula, Buffer]:
     """Returns operand -> scratch buffer, for operands of which a panel is copied.
 
     Such an operand is the same for all rows, contiguous along the columns, with a stride of at least a cache line
@@ -129,7 +129,7 @@ def panels_copied(
     size   (reduction steps, columns of the panel)
     tiles  number of tiles that read the panel
     """
-    found: dict[Load, Buffer] = {}
+    found: dict[Formula, Buffer] = {}
     for load in loads if tiles >= _LEAST_TILES else ():
         below = coefficient(load.place, columns) == 1 and abs(coefficient(load.place, last)) >= in_line(load.dtype)
         if load.picked or not below or any(coefficient(load.place, row) for row in rows):
@@ -138,6 +138,16 @@ def panels_copied(
         panel = Buffer(name, size, load.dtype, Role.SCRATCH)
         if _PART * panel.bytes <= machine.l2 < 2 * load.buffer.bytes:
             found[load] = panel
+    return found
+
+
+def panels_computed(parts: Sequence[Formula], size: Dims, tiles: int, machine: Machine) -> dict[Formula, Buffer]:
+    """Returns converted or scaled operand -> scratch buffer: the first of many tiles computes the panel for the others."""
+    found: dict[Formula, Buffer] = {}
+    for part in dict.fromkeys(parts) if tiles >= _LEAST_TILES else ():
+        panel = Buffer(f"panel.{len(found) + 1}", size, part.dtype, Role.SCRATCH)
+        if _PART * panel.bytes <= machine.l2:
+            found[part] = panel
     return found
 
 

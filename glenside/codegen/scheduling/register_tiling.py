@@ -48,6 +48,7 @@ from glenside.codegen.scheduling.operand_packing import (
     is_near,
     packed_for_rows,
     packing_of,
+    panels_computed,
     panels_copied,
     with_first_alone,
 )
@@ -104,7 +105,7 @@ class Tiles:
         self.steps = prod(a.size for a in (*self.block.around, *self.block.axes, *self.joined.axes))
         self.loads = list(dict.fromkeys(loads_in(self.joined.element)))
         self.of_rows: dict[Load, Packing] = {}
-        self.copied: dict[Load, Buffer] = {}
+        self.copied: dict[Formula, Buffer] = {}
         found = self._columns(1)
         if found is None and self.dtype == block.buffer.dtype == "float32" and not is_long(block.value):
             found = self._columns(MAX_INTERLEAVE)
@@ -229,12 +230,26 @@ class Tiles:
         """Sets the order of the reduction axes by the strides of unpacked operands, merges them, and sets packings."""
         free = [load for load in self.loads if load not in self.packed]
         indices = [load.place for load in free]
-        groups = merged(indices, [axis for axis in self.joined.axes if axis.size != 1])
+        axes = [axis for axis in self.joined.axes if axis.size != 1]
+        once = [n.place for n in self.packed if self.at_once == 1 and not all(coefficient(n.place, a) for a in axes)]
+        groups = merged([*indices, *once], axes)
         groups.sort(key=lambda group: -max((abs(coefficient(i, group[-1])) for i in indices), default=0))
         self.groups = groups
         self.sum, self.at_sum = joined_axes(groups, self.axes)
-        inner = [axis for group in groups for axis in group]
-        self.packings = {load: self._packing(load, inner, number) for number, load in enumerate(self.packed)}
+        self.packings = {load: self._packing(load, self._inner(load), i) for i, load in enumerate(self.packed)}
+
+    def _depends(self, load: Load, group: Sequence[Axis]) -> bool:
+        """True if a packed operand has steps along reduction axes: a scale of a block of steps is packed once."""
+        return self.at_once > 1 or any(coefficient(load.place, axis) for axis in group)
+
+    def _inner(self, load: Load) -> list[Axis]:
+        """Returns the reduction axes along which a packed operand has steps."""
+        return [axis for group in self.groups if self._depends(load, group) for axis in group]
+
+    def _steps_of(self, load: Load) -> Index:
+        """Returns the index of the step of a packed operand."""
+        own = [axis for axis, group in zip(self.sum, self.groups, strict=True) if self._depends(load, group)]
+        return flattened([at(axis) for axis in own], [axis.size for axis in own])
 
     def _pack_rows(self, height: int) -> None:
         """Chooses the operands, read one element per row and step, that are packed in the order of tiles of rows."""
@@ -297,13 +312,28 @@ class Tiles:
             return spread(grouped, [s for body in bodies for s in body], self.steps)
         return [s for axes, body in pairs for s in spread([*axes, *shared], body, self.steps)]
 
-    def _copied(self, piece: tuple[int, int, int, int], tiles: int) -> dict[Load, Buffer]:
-        """Returns operand -> scratch buffer, for panels that the first of `tiles` tiles copies for the others."""
+    def _copied(self, piece: tuple[int, int, int, int], tiles: int) -> dict[Formula, Buffer]:
+        """Returns operand -> scratch buffer, for panels that the first of `tiles` tiles copies, or converts and scales,
+        for the others.
+        """
         if self.at_once > 1 or not self.groups:
             return {}
         size = Dims((prod(axis.size for axis in self.sum), piece[1] * piece[2]))
         free = [n for n in self.loads if n not in (*self.packings, *self.of_rows) and n.dtype == self.dtype]
-        return panels_copied(free, self.columns, self.rows, self.groups[-1][-1], size, tiles, self.machine)
+        found = panels_copied(free, self.columns, self.rows, self.groups[-1][-1], size, tiles, self.machine)
+        return found | panels_computed(self._scaled(self.joined.element), size, tiles, self.machine)
+
+    def _scaled(self, formula: Formula) -> list[Formula]:
+        """Returns the largest parts of a formula that convert or scale packed operands: the same for all rows."""
+        if not isinstance(formula, Apply | Convert) or formula.dtype != self.dtype:
+            return []
+        loads = loads_in(formula)
+        if loads and all(
+            load in self.packings and not any(coefficient(load.place, r) for r in self.rows) for load in loads
+        ):
+            return [formula]
+        inner = formula.operands if isinstance(formula, Apply) else (formula.formula,)
+        return [part for operand in inner for part in self._scaled(operand)]
 
     def _times(self, load: Load) -> int:
         """Returns how many different parts of an operand the enclosing loops read."""
@@ -351,7 +381,9 @@ class Tiles:
         element = self._element(self.joined.element, tile, tile.change, tile.column)
         steps = tile.each(Store(tile.registers, tile.own, self._joined(Load(tile.registers, tile.own), element)))
         for load, panel in self.copied.items() if tile.copies else ():
-            kept = Store(panel, self._step * tile.width + tile.column, changed(load, tile.change))
+            kept = Store(
+                panel, self._step * tile.width + tile.column, self._element(load, tile, tile.change, tile.column)
+            )
             steps += tile.each(kept, rows=False)
         if self.sum and self.sum[-1].size > _UNROLLED:
             steps = [*self._asked(tile, position), *steps]
@@ -380,15 +412,16 @@ class Tiles:
         several = sum(times for *_, times in self.pieces) > 1
         first = {axis: substituted(place, {tile.row: Index()}) for axis, place in tile.places.items()}
         depth = prod(axis.size for axis in self.sum)
-        for load in self.loads:
-            if load in self.packings and several:
+        once = {} if tile.copies else {n: panel for part, panel in self.copied.items() for n in loads_in(part)}
+        for panel in dict.fromkeys(once.values()):
+            found += run_ahead(Load(panel, self._step * tile.width), tile.width)
+        for load in (load for load in self.loads if load not in once):
+            if load in self.packings and several and all(self._depends(load, group) for group in self.groups):
                 here = self._element(load, tile, partial(substituted, places=first), Index())
                 found += asked_of_packed(here, self._step, depth, tile.width, self.columns.size, position, self.machine)
             elif load in self.of_rows and load.buffer.role is not Role.CONSTANT:
                 here = self._element(load, tile, partial(substituted, places={**first, tile.row: Index()}), Index())
                 found += run_ahead(here, tile.row.size)
-            elif load in self.copied and not tile.copies:
-                found += run_ahead(Load(self.copied[load], self._step * tile.width), tile.width)
             elif (reads := self._reads(load, tile)) is not None:
                 found += reads.strided_ahead() if load.buffer.bytes > self.machine.l1 else []
         return found
@@ -414,11 +447,11 @@ class Tiles:
 
     def _element(self, formula: Formula, tile: Tile, change: Change, column: Index) -> Formula:
         """Returns the element that a step accumulates, with packed operands read from their packed copies."""
+        if formula in self.copied and not tile.copies:
+            return Load(self.copied[formula], change(self._step * tile.width + column))
         if isinstance(formula, Load):
             packing, along = self.packings.get(formula), self.columns
             begin, panel, width = tile.begin, tile.panel, tile.width
-            if formula in self.copied and not tile.copies:
-                return Load(self.copied[formula], change(self._step * width + column))
             if packing is None:
                 packing = self.of_rows.get(formula)
                 if packing is None:
@@ -429,7 +462,7 @@ class Tiles:
             for axis in (*self.block.around, *self.block.axes):
                 if axis != along and coefficient(formula.place, axis):
                     place = place * axis.size + at(axis)
-            within = self._step
+            within = self._step if along != self.columns else self._steps_of(formula)
             place = place * (depth * along.size) + begin * depth + (at(panel) * depth + within) * width + column
             return Load(packing.buffer, change(place))
         if isinstance(formula, Convert):
