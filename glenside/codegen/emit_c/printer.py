@@ -239,7 +239,7 @@ class Printer(Pointers):
         yield indent + head
         yield from (f"{indent}    {line}" for line in self.hidden(own))
         yield from self._statements(loop.body, indent + "    ")
-        yield from (f"{indent}    {p.name} += {p.step};" for p in own if p.step)
+        yield from (f"{indent}    {p.name} += {p.bytes};" for p in own if p.step)
         yield indent + ("}}" if own else "}")
         self.pointers = before
 
@@ -306,8 +306,8 @@ class Printer(Pointers):
         elif isinstance(statement, Store):
             yield f"{self.target(statement)} = {self.stored(statement)};"
         elif isinstance(statement, Prefetch):
-            how = ", 0, 2" if statement.far else ""
-            yield f"__builtin_prefetch({' + '.join(self.address(statement.buffer, statement.place))}{how});"
+            how, (base, place) = ", 0, 2" if statement.far else "", self.address(statement.buffer, statement.place)
+            yield f"__builtin_prefetch({base} + {f'{place} / 2' if statement.buffer.nibbles else place}{how});"
         elif isinstance(statement, Fence):
             yield '__asm__ volatile("" ::: "memory");'
         elif isinstance(statement, Require):

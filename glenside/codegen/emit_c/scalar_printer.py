@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from glenside.codegen.emit_c.nibbles import NIBBLE
 from glenside.codegen.emit_c.scalar_primitives import (
     BITS,
     PRIMITIVES_IN_C,
@@ -85,6 +86,8 @@ class Formulas:
         """Returns an element as it is in memory."""
         if load.picked:
             return f"{self.name(load.buffer)}[{self.place(load)}]"
+        if load.buffer.nibbles:
+            return f"{self.helper('nibble', NIBBLE)}({', '.join(self.address(load.buffer, load.place))})"
         return "{}[{}]".format(*self.address(load.buffer, load.place))
 
     def stored(self, store: Store) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from glenside.codegen.emit_c.nibbles import HALF
 from glenside.codegen.emit_c.vector_printer import VectorFormulas
 from glenside.codegen.loop_ir.affine_analysis import coefficient, is_direct, loads_in, substituted
 from glenside.codegen.loop_ir.ir import Buffer, For, Load, Prefetch, Role, Statement, Store, Way, When
@@ -30,6 +31,11 @@ class Pointer:
     place: Index
     step: int
 
+    @property
+    def bytes(self) -> int:
+        """Returns the units of memory that a step of the loop passes: elements, or bytes of two elements of 4 bits."""
+        return self.step // 2 if self.buffer.nibbles else self.step
+
 
 class Pointers(VectorFormulas):
     """Prints formulas whose operands are at constant offsets from pointers, in loops that have pointers.
@@ -47,6 +53,8 @@ class Pointers(VectorFormulas):
         axes, reads = _unrolled(loop.body) or ([], [])
         for read in reads:
             buffer, place = read.buffer, substituted(read.place, dict.fromkeys(axes, Index()))
+            if buffer.nibbles and any(factor % (2 * HALF) for _, factor in place.terms):
+                continue  # a pointer would be to half a byte
             if is_direct(place, loop.axis):
                 pointer = Pointer(f"q{len(found)}", buffer, Index(place.terms), coefficient(place, loop.axis))
                 found.setdefault(_moved(buffer, place), pointer)
@@ -58,7 +66,8 @@ class Pointers(VectorFormulas):
         """Returns the declaration of a pointer, with its value at the first step of the loop."""
         place = substituted(pointer.place, {loop.axis: Index()})
         moved = [] if first == "0" or not pointer.step else [f"{pointer.step} * {first}"]
-        begin = " + ".join([self.name(pointer.buffer), self.index(place), *moved])
+        offset = " + ".join([self.index(place), *moved])
+        begin = f"{self.name(pointer.buffer)} + {f'({offset}) / 2' if pointer.buffer.nibbles else offset}"
         return f"const {self.memory(pointer.buffer)} *{pointer.name} = {begin};"
 
     def hidden(self, pointers: Sequence[Pointer]) -> Iterator[str]:

@@ -14,8 +14,8 @@ _WIDE = ("int32", "uint32")
 _NARROW = ("int8", "uint8", "int16", "uint16")
 IN_LANES = ("float32", "bfloat16", *_WIDE, *_NARROW)
 """Dtypes that one vector formula may mix: their vectors have the lanes of 32-bit dtypes."""
-_TRUTHS = {"bool": "uint8"}
-"""The dtype as which truths (0 or 1) are read."""
+_READ_AS = {"bool": "uint8", "int4": "int8", "uint4": "uint8"}
+"""The dtypes as which truths (0 or 1) and integers of 4 bits are read."""
 _LETTERS = {"float": "f", "integer": "i"}
 _INSTRUCTION = """static inline TO NAME(FROM a)
 {
@@ -94,7 +94,7 @@ def converts(given: str, wanted: str) -> bool:
     """True if vectors of dtype `given` can be cast to dtype `wanted`."""
     if given == wanted:
         return True
-    pair = given, wanted = _TRUTHS.get(given, given), wanted
+    pair = given, wanted = _READ_AS.get(given, given), wanted
     if "float32" in pair:
         return pair != ("uint32", "float32") and wanted != "uint32" and {*pair} <= {*IN_LANES}
     return {*pair} <= {*_WIDE, *_NARROW}
@@ -105,7 +105,7 @@ def conversion(given: str, wanted: str, lanes: int) -> tuple[str, list[str]]:
 
     A bfloat16 is its bits, uint16, in memory.
     """
-    given = _TRUTHS.get(given, given)
+    given = _READ_AS.get(given, given)
     name = f"{wanted}_of_{given}_x{lanes}"
     between = _between(given, wanted)
     if between:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from glenside.codegen.emit_c.nibbles import NIBBLES, vector_of_nibbles
 from glenside.codegen.emit_c.scalar_primitives import STORED_AS
 from glenside.codegen.emit_c.scalar_printer import Formulas, number_in_c
 from glenside.codegen.emit_c.vector_casts import (
@@ -86,14 +87,7 @@ class VectorFormulas(Formulas):
         if isinstance(formula, Load):
             return self._loaded(formula, self.lane)
         if isinstance(formula, Convert):
-            bytes_ = self._bytes(formula)
-            if bytes_:
-                return self._changed(bytes_, "int32", formula.dtype), True
-            inner = formula.formula
-            if formula.dtype == "int32" and isinstance(inner, Convert) and (bytes_ := self._bytes(inner)):
-                return bytes_, True
-            text, varies = self._vector(formula.formula)
-            return (self._converted(text, formula), True) if varies else (self.formula(formula), False)
+            return self._cast(formula)
         if not isinstance(formula, Apply):
             return self.formula(formula), False
         if isinstance(formula.primitive, Instruction):
@@ -107,6 +101,18 @@ class VectorFormulas(Formulas):
         if formula.dtype in HALVES:
             text = self._changed(self._changed(text, "float32", formula.dtype), formula.dtype, "float32")
         return text, True
+
+    def _cast(self, formula: Convert) -> tuple[str, bool]:
+        """Returns a cast, and True if it is a vector."""
+        inner = formula.formula
+        if inner.dtype in NIBBLES and (text := self._of_nibbles(formula)):
+            return text, True
+        if bytes_ := self._bytes(formula):
+            return self._changed(bytes_, "int32", formula.dtype), True
+        if formula.dtype == "int32" and isinstance(inner, Convert) and (bytes_ := self._bytes(inner)):
+            return bytes_, True
+        text, varies = self._vector(inner)
+        return (self._converted(text, formula), True) if varies else (self.formula(formula), False)
 
     def _one_of_two(self, choice: Apply) -> tuple[str, bool]:
         """Returns a lane-wise select, and True if it is a vector: C has no `?:` of vectors."""
@@ -143,6 +149,19 @@ class VectorFormulas(Formulas):
         self.functions |= dict.fromkeys(texts)
         text = f"{name}({self._as_vector(x)}, {-zero}.0f, {most - zero}.0f)"
         return f"({text} + {zero})" if zero else text
+
+    def _of_nibbles(self, formula: Convert) -> str:
+        """Returns a vector of 4-bit integers in memory as floats or int32; "" for one that is equal in all lanes."""
+        load, lane = formula.formula, self.lane
+        assert lane is not None
+        if not isinstance(load, Load) or not coefficient(load.place, lane):
+            return ""
+        base, place = self.address(load.buffer, substituted(load.place, {lane: Index()}))
+        wanted = "float32" if formula.dtype == "float32" else "int32"
+        name, texts = vector_of_nibbles(load.dtype, load.buffer.nibbles, wanted, lane.size)
+        self.functions |= dict.fromkeys(texts)
+        text = f"{name}({base}, {place})"
+        return text if formula.dtype == wanted else self._changed(text, wanted, formula.dtype)
 
     def _loaded(self, load: Load, lane: Axis) -> tuple[str, bool]:
         if load.buffer.role is Role.REGISTER:

@@ -48,17 +48,22 @@ class Way(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Buffer:
-    """An array in row-major order. A tensor's buffer has the tensor's name, a buffer that nests fill has a number."""
+    """An array in row-major order. A tensor's buffer has the tensor's name, a buffer that nests fill has a number.
+
+    nibbles  True if C reads two elements of 4 bits from a byte: element e is in byte e // 32 * 16 + e % 16, in the low
+             half of the byte if e // 16 is even. 16 elements in a row are 16 bytes in a row, shifted by the same bits
+    """
 
     name: str
     dims: Dims
     dtype: str
     role: Role
+    nibbles: bool = False
 
     @property
     def bytes(self) -> int:
         """Returns the size of all elements in bytes."""
-        return self.dims.product() * RECORDS[self.dtype].numpy.itemsize
+        return self.dims.product() * RECORDS[self.dtype].numpy.itemsize // (2 if self.nibbles else 1)
 
     def place(self, indices: Sequence[Index]) -> Index:
         """Returns the flat index of the element at `indices`."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from glenside.builder.layout import broadcast, reshape, split_at
 from glenside.builder.pointwise import cast, multiply
-from glenside.ir.dtypes import INTEGERS, RECORDS, limits
+from glenside.ir.dtypes import INTEGERS, limits
 from glenside.ir.names import primed
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
@@ -25,6 +25,8 @@ from glenside.semantics.interpreter import evaluate
 
 _LEAST_ELEMENTS = 1 << 12
 """The fewest elements of weights that are kept as integers."""
+_KEPT = ("int4", "uint4", "int8", "uint8")
+"""The dtypes in which integers are kept, the first that holds all."""
 _LEAST_BLOCK = 8
 """The fewest reduction steps of a scale: the scales of shorter blocks take most of the bytes that integers save."""
 
@@ -149,7 +151,7 @@ def _is_stored_so(operand: Term) -> bool:
     if len(pair) != 2 or pair[0].operator.name != "cast" or pair[1].operator.name != "access-broadcast":
         return False
     integers, scales = pair[0].children[0], pair[1].children[0]
-    narrow = integers.access.dtype in INTEGERS and RECORDS[integers.access.dtype].bits <= 8
+    narrow = integers.access.dtype in _KEPT
     stored = integers.operator.name == scales.operator.name == "access-tensor"
     return stored and narrow and scales.access.dims[-1] == 1 and integers.access.dims[-1] >= _LEAST_BLOCK
 
@@ -183,4 +185,4 @@ def _integer_dtype(values: Array) -> str | None:
     if not np.isfinite(values).all() or (values != np.rint(values)).any() or np.signbit(values[values == 0]).any():
         return None
     least, most = values.min(), values.max()
-    return next((d for d in ("int8", "uint8") if limits(d)[0] <= least and most <= limits(d)[1]), None)
+    return next((d for d in _KEPT if limits(d)[0] <= least and most <= limits(d)[1]), None)

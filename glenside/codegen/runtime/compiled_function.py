@@ -38,7 +38,7 @@ from glenside.codegen.runtime.arguments import (
 )
 from glenside.codegen.runtime.compile_and_load import loaded
 from glenside.codegen.runtime.compile_report import CompileReport
-from glenside.codegen.scheduling.constant_packing import Memory, packed_constants
+from glenside.codegen.scheduling.constant_packing import Memory, in_memory, packed_constants
 from glenside.codegen.translation_validation.validate import Validation
 from glenside.codegen.verify.verifier import verify
 from glenside.gradients.training import state_of
@@ -102,6 +102,11 @@ class Lowered:
         if self.validation is None:
             with watched(self.seconds), stage("verify"):
                 self.validation = verify(self.loops, self.arena, self.program, self.constants)
+
+    def in_memory(self) -> dict[Buffer, Array]:
+        """Returns the packed constants as C reads them, and verifies the loops and constants before."""
+        self.verify()
+        return in_memory(self.constants)
 
     def _lower(self, program: Program, most: float | None, schedule: Schedule | None, without: Collection[str]) -> None:
         with stage("prepare-constants"):
@@ -188,9 +193,10 @@ class Compiled:
         self._lowered = program if isinstance(program, Lowered) else Lowered(program, machine, budget, verified=False)
         self.program, self.machine = self._lowered.program, machine
         self.loops, self.source, self.arena = self._lowered.loops, self._lowered.source, self._lowered.arena
-        self.inputs, self.constants = self._lowered.inputs, self._lowered.constants
+        self.inputs = self._lowered.inputs
         begin = perf_counter()
         made = loaded(self._lowered.written, machine, self._lowered.verify)
+        self.constants = self._lowered.in_memory()
         self.library = made.library
         self.report = CompileReport(
             self.program.name,
@@ -200,7 +206,7 @@ class Compiled:
             perf_counter() - begin,
             len(self.loops.nests),
             len(self._lowered.written.nests),
-            sum(array.nbytes for array in self._lowered.constants.values()),
+            sum(array.nbytes for array in self.constants.values()),
             self.arena,
             sum(t.dims.product() * RECORDS[t.dtype].numpy.itemsize for t in state_of(self.program)),
             self._lowered.schedule,

@@ -79,7 +79,7 @@ def _parts(lowered: Sequence[Lowered], name: str) -> list[Part]:
 def _content(lowered: Lowered) -> tuple[bytes, dict[Buffer, int]]:
     """Returns the weights of a part, and the offset of each constant: a checksum, then constants aligned to `LINE`."""
     found, places, end = [], {}, LINE
-    for buffer, array in lowered.constants.items():
+    for buffer, array in lowered.in_memory().items():
         places[buffer] = end
         content = np.ascontiguousarray(array).tobytes()
         padding = -len(content) % LINE

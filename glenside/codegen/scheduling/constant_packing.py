@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from glenside.codegen.emit_c.nibbles import HALF
 from glenside.codegen.loop_ir.bf16_split_matmul import PartPacking
 from glenside.codegen.loop_ir.ir import Buffer, Packing, Role
 from glenside.ir.dtypes import RECORDS
@@ -55,8 +56,20 @@ def _mapped(size: int) -> mmap.mmap:
 def packed_constants(packings: Iterable[Packing], sources: Mapping[Buffer, Array]) -> dict[Buffer, Array]:
     """Returns packed buffer -> array, for the packings of constants."""
     found = [packing for packing in packings if packing.buffer.role is Role.CONSTANT]
-    memory = Memory(p.buffer.bytes for p in found)
+    memory = Memory(p.buffer.dims.product() * RECORDS[p.buffer.dtype].numpy.itemsize for p in found)
     return {p.buffer: _packed(p, sources[p.source], memory) for p in found}
+
+
+def in_memory(constants: Mapping[Buffer, Array]) -> dict[Buffer, Array]:
+    """Returns constants as C reads them: two elements of 4 bits in a byte, where buffers say so."""
+    small = {buffer: array for buffer, array in constants.items() if buffer.nibbles}
+    halves = {buffer: array.view(np.uint8).reshape(-1, 2, HALF) for buffer, array in small.items()}
+    memory = Memory(array.size // 2 for array in halves.values())
+    found = dict(constants)
+    for buffer, array in halves.items():
+        found[buffer] = memory.array(array.size // 2, np.uint8)
+        np.bitwise_or(array[:, 0] & 15, array[:, 1] << 4, out=found[buffer].reshape(-1, HALF))
+    return found
 
 
 def _packed(packing: Packing, source: Array, memory: Memory) -> Array:

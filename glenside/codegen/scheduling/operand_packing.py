@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from math import prod
 
+from glenside.codegen.emit_c.nibbles import HALF, NIBBLES
 from glenside.codegen.loop_ir.affine_analysis import at, changed, coefficient, substituted
 from glenside.codegen.loop_ir.compute_block import Block
 from glenside.codegen.loop_ir.ir import Buffer, For, Formula, Load, Nest, Packing, Role, Statement, Store, Way
@@ -37,9 +38,12 @@ def packing_of(
     outer = [a for a in (*block.around, *block.axes) if a != along and coefficient(load.place, a)]
     role = Role.CONSTANT if load.buffer.role is Role.CONSTANT else Role.TEMPORARY
     name = f"{load.buffer.name}.packed" + (f".{number + 1}" if number else "")
-    dims = Dims((prod(axis.size for axis in (*outer, *inner, along)),))
+    depth = prod(axis.size for axis in inner)
+    dims = Dims((prod(axis.size for axis in outer) * depth * along.size,))
+    even = depth % HALF == 0 and dims.product() % (2 * HALF) == 0  # then no vector is in both halves of bytes
+    nibbles = role is Role.CONSTANT and load.dtype in NIBBLES and even
     return Packing(
-        Buffer(name, dims, load.dtype, role),
+        Buffer(name, dims, load.dtype, role, nibbles),
         load.buffer,
         load.place.constant,
         tuple((axis.size, coefficient(load.place, axis)) for axis in outer),
@@ -142,7 +146,7 @@ def panels_copied(
 
 
 def panels_computed(parts: Sequence[Formula], size: Dims, tiles: int, machine: Machine) -> dict[Formula, Buffer]:
-    """Returns converted or scaled operand -> scratch buffer: the first of many tiles computes the panel for the others."""
+    """Returns scaled operand -> scratch buffer: the first of many tiles computes the panel for the others."""
     found: dict[Formula, Buffer] = {}
     for part in dict.fromkeys(parts) if tiles >= _LEAST_TILES else ():
         panel = Buffer(f"panel.{len(found) + 1}", size, part.dtype, Role.SCRATCH)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
+from glenside.codegen.emit_c.nibbles import NIBBLES
 from glenside.codegen.emit_c.vector_casts import IN_LANES, converts
 from glenside.codegen.emit_c.vector_primitives import IN_VECTORS, LANE_BY_LANE, WHOLE_IN_VECTORS, comparison_of
 from glenside.codegen.loop_ir.affine_analysis import (
@@ -87,7 +88,8 @@ def in_vectors(formula: Formula, dtype: str) -> bool:
         inner, given = formula.formula, formula.formula.dtype
         if formula.bits or not converts(given, dtype):
             return False
-        return in_vectors(inner, given) or (given == "bool" and isinstance(inner, Load) and not inner.picked)
+        read = given in ("bool", *NIBBLES) and isinstance(inner, Load) and not inner.picked
+        return read or in_vectors(inner, given)
     return isinstance(formula, Load | Number | Local)
 
 
