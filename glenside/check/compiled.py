@@ -137,13 +137,11 @@ class Function(Compiled):
     # The same loops over residues.
 
     def _residues(self, p: int, seed: int) -> str:
-        term = self._lowered.unfolded.term
+        term = self.program.term
         arithmetic, limits = LoopField(p), index_limits(term)
         draw = partial(_whole, seed=seed, p=p)
-        values = {n: drawn_within(draw, t, limits.get(n)) for n, t in self._lowered.unfolded.tensors.items()}
-        known = {
-            n: array for n, array in self._lowered.unfolded.constants.items() if array.size == 1
-        }  # parts of the loops
+        values = {n: drawn_within(draw, t, limits.get(n)) for n, t in self.program.tensors.items()}
+        known = {n: array for n, array in self.program.constants.items() if array.size == 1}  # parts of the loops
         values |= known
         try:
             return self._compared(values, arithmetic)
@@ -153,9 +151,9 @@ class Function(Compiled):
 
     def _compared(self, values: Mapping[str, Array], arithmetic: LoopField) -> str:
         """Returns the verdict on the residues of these values. Raises OutOfBounds."""
-        term, p = self._lowered.unfolded.term, arithmetic.p
-        constants = {name: values[name] for name in self._lowered.unfolded.constants_declared}
-        residual = replace(self._lowered.unfolded, constants=constants)
+        term, p = self.program.term, arithmetic.p
+        constants = {name: values[name] for name in self.program.constants_declared}
+        residual = replace(self.program, constants=constants)
         drawn = Lowered(residual, self.machine, schedule=self._lowered.schedule)
         if drawn.source != self.source:
             return "other constants make other loops, which is a mistake of the compiler"
@@ -178,12 +176,10 @@ class Function(Compiled):
     # The machine's own numbers.
 
     def _rounding(self, seed: int) -> dict[str, NestRounding]:
-        limits = index_limits(self._lowered.unfolded.term)
-        draw, constants = partial(draw_reals, seed=seed), self._lowered.unfolded.constants
-        inputs = {
-            b.name: drawn_within(draw, self._lowered.unfolded.tensors[b.name], limits.get(b.name)) for b in self.inputs
-        }
-        held = Confined(picks(self._lowered.unfolded.term)).settle({**inputs, **constants}, Native(), constants)
+        limits = index_limits(self.program.term)
+        draw, constants = partial(draw_reals, seed=seed), self.program.constants
+        inputs = {b.name: drawn_within(draw, self.program.tensors[b.name], limits.get(b.name)) for b in self.inputs}
+        held = Confined(picks(self.program.term)).settle({**inputs, **constants}, Native(), constants)
         if held is None:
             return {"1": NestRounding(0.0, np.inf, "not compared: an index of every drawn input is outside its axis")}
         run = _Nests(self, held)

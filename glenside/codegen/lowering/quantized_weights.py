@@ -27,6 +27,8 @@ _LEAST_ELEMENTS = 1 << 12
 """The fewest elements of weights that are kept as integers."""
 _KEPT = ("int4", "uint4", "int8", "uint8")
 """The dtypes in which integers are kept, the first that holds all."""
+_LEAST_ROWS = 16
+"""The fewest results of a step: fewer leave most lanes of vectors along them empty."""
 _LEAST_BLOCK = 8
 """The fewest reduction steps of a scale: the scales of shorter blocks take most of the bytes that integers save."""
 
@@ -97,6 +99,8 @@ class _Weights:
         if operand.access.dtype != "float32" or not all(t.name in self.constants for t in _leaves(operand)):
             return None
         rows, depth = operand.access.shape, prod(operand.access.item)
+        if prod(rows) < _LEAST_ROWS:
+            return None
         q, s, w = (np.asarray(a).reshape(-1, depth) for a in evaluate([integers, scales, operand], self.constants))
         block, dtype = _block(s), _integer_dtype(q)
         if block < _LEAST_BLOCK or dtype is None:

@@ -62,7 +62,6 @@ class Lowered:
     """A program lowered to loops for a machine, and the values of its constants in the order in which loops read them.
 
     program   the program after constant folding
-    unfolded  the program before it, with weights that stay integers and scales
     most      memory budget in bytes, or None
     schedule  the rematerialization that meets the budget, if one is needed; or the given one
     without   names of passes to skip
@@ -110,8 +109,9 @@ class Lowered:
 
     def _lower(self, program: Program, most: float | None, schedule: Schedule | None, without: Collection[str]) -> None:
         with stage("prepare-constants"):
-            self.unfolded = program = with_quantized_weights(program) if self.machine is not None else program
-            self.program = program = prepared(program) if self.machine is not None else program
+            if self.machine is not None:
+                program = prepared(with_quantized_weights(program))
+            self.program = program
         self.loops, self.schedule = lower(program, self.machine, without), schedule
         if schedule is not None:
             self.loops = rescheduled(steps_of(self.loops), schedule.order)

@@ -32,16 +32,25 @@ _PART = 4
 
 
 def packing_of(
-    block: Block, along: Axis, pieces: Sequence[tuple[int, int, int]], load: Load, inner: Sequence[Axis], number: int
+    block: Block,
+    along: Axis,
+    pieces: Sequence[tuple[int, int, int]],
+    load: Load,
+    inner: Sequence[Axis],
+    number: int,
+    aligned: bool = False,
 ) -> Packing:
-    """Returns the packing of an operand: cut along `along` into pieces, with the `inner` axes as reduction steps."""
+    """Returns the packing of an operand: cut along `along` into pieces, with the `inner` axes as reduction steps.
+
+    aligned  True if each vector, of at most `HALF` lanes, begins at a multiple of its lanes: then it is in one half of
+             bytes, if two elements are in a byte
+    """
     outer = [a for a in (*block.around, *block.axes) if a != along and coefficient(load.place, a)]
     role = Role.CONSTANT if load.buffer.role is Role.CONSTANT else Role.TEMPORARY
     name = f"{load.buffer.name}.packed" + (f".{number + 1}" if number else "")
-    depth = prod(axis.size for axis in inner)
-    dims = Dims((prod(axis.size for axis in outer) * depth * along.size,))
-    even = depth % HALF == 0 and dims.product() % (2 * HALF) == 0  # then no vector is in both halves of bytes
-    nibbles = role is Role.CONSTANT and load.dtype in NIBBLES and even
+    dims = Dims((prod(axis.size for axis in (*outer, *inner, along)),))
+    whole = dims.product() % (2 * HALF) == 0
+    nibbles = role is Role.CONSTANT and load.dtype in NIBBLES and aligned and whole
     return Packing(
         Buffer(name, dims, load.dtype, role, nibbles),
         load.buffer,

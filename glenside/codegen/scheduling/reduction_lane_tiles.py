@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from math import prod
 
+from glenside.codegen.emit_c.nibbles import HALF
 from glenside.codegen.loop_ir.affine_analysis import (
     at,
     changed,
@@ -106,7 +107,8 @@ class LaneTiles:
 
     def is_better(self, columns: int) -> bool:
         """True if the schedule is possible and takes fewer instructions per result than vectors along the columns."""
-        if not self.is_possible:
+        repeated = any(not coefficient(load.place, axis) for load in self.constants for axis in self.joined.axes)
+        if not self.is_possible or repeated:  # a scale of several steps would be packed for each of them
             return False
         most = lanes_in([self.joined.element], self.machine)
         depth = self.size * prod(axis.size for axis in self.others)
@@ -161,7 +163,8 @@ class LaneTiles:
 
     def _packing(self, load: Load, number: int) -> Packing:
         *before, last = self.whole
-        return packing_of(self.block, last, ((0, last.size, 1),), load, [*self.others, *before], number)
+        inner, aligned = [*self.others, *before], last.size % HALF == 0
+        return packing_of(self.block, last, ((0, last.size, 1),), load, inner, number, aligned)
 
     def _tile(self, packings: dict[Load, Packing], row: Axis, rows: Index) -> list[Statement]:
         """Returns a tile of `row` rows, from index `rows` on, and all columns."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
+from glenside.codegen.emit_c.nibbles import HALF
 from glenside.codegen.loop_ir.affine_analysis import (
     Change,
     at,
@@ -263,7 +264,8 @@ class Tiles:
 
     def _packing(self, load: Load, inner: Sequence[Axis], number: int) -> Packing:
         pieces = [(begin, lanes * vectors, times) for begin, lanes, vectors, times in self.pieces]
-        return packing_of(self.block, self.columns, pieces, load, inner, number)
+        aligned = prod(axis.size for axis in inner) % HALF == 0  # of panels, which are of whole vectors
+        return packing_of(self.block, self.columns, pieces, load, inner, number, aligned)
 
     def _around(self, outer: Sequence[Axis], height: int) -> list[Statement]:
         """Returns the loops around all tiles, in the order with the fewest predicted bytes from beyond the L2 cache."""

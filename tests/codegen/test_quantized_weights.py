@@ -1,0 +1,161 @@
+"""Tests that weights which are integers and scales stay so in compiled programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import run
+
+import glenside as gl
+from glenside.builder.layout import broadcast, reshape, transpose
+from glenside.builder.pointwise import add, cast, multiply, subtract
+from glenside.codegen.loop_ir.ir import Role
+from glenside.codegen.processor.model import machine_of
+from glenside.fuzzing.compiling import machines
+from glenside.ir.program import Program
+from glenside.ir.term import Term, build
+
+pytestmark = pytest.mark.needs_compiler
+
+
+def _floats(rng: np.random.Generator, *dims: int) -> np.ndarray:
+    return (rng.standard_normal(dims) + 3).astype(np.float32)
+
+
+def product(rows: int, columns: int, depth: int, block: int, least: int, most: int, dtype: str = "int8") -> Program:
+    """Returns x (rows depth) times integers in [least, most] (columns depth), with a scale for each block of steps."""
+    rng, b = np.random.default_rng(rows + columns + depth), gl.Builder()
+    integers = rng.integers(least, most, (columns, depth), endpoint=True)
+    integers[0, :2] = least, most
+    weights = cast(b.constant("q", (columns, depth), dtype, integers.astype(dtype)), "float32")
+    scales = b.constant("s", (columns, depth // block), value=_floats(rng, columns, depth // block))
+    by_block = reshape(
+        broadcast(reshape(scales, (columns, depth // block, 1)), (columns, depth // block, block)), (columns, depth)
+    )
+    return b.finish(b.linear(b.input("x", (rows, depth)), multiply(weights, by_block)))
+
+
+def constants(function: gl.Function) -> dict[str, int]:
+    """Returns the bytes of constants by dtype."""
+    found: dict[str, int] = {}
+    for buffer in function.loops.buffers:
+        if buffer.role is Role.CONSTANT:
+            found[buffer.dtype] = found.get(buffer.dtype, 0) + buffer.bytes
+    return found
+
+
+def outputs(program: Program, function: gl.Function, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the results of a function and of the interpreter."""
+    (name,) = program.inputs
+    x = np.random.default_rng(seed).standard_normal(tuple(program.tensors[name].dims)).astype(np.float32)
+    (wanted,) = gl.evaluate([program.term], {**program.constants, name: x})
+    return np.asarray(function(x)), np.asarray(wanted)
+
+
+RANGES = [("int4", -8, 7), ("uint4", 0, 15), ("int8", -128, 127), ("uint8", 0, 255), ("int8", -9, 3)]
+
+
+@pytest.mark.parametrize(("dtype", "least", "most"), RANGES)
+@pytest.mark.parametrize("machine", [name for name in machines() if name != "plain"])
+def test_integers_and_scales_are_read_in_every_range(machine: str, dtype: str, least: int, most: int) -> None:
+    program = product(3, 70, 128, 32, least, most, "int16")
+    function = gl.compile(program, "none", machine=machine, check=True)
+    bits = 4 if dtype.endswith("int4") else 8
+    assert constants(function) == {dtype: 70 * 128 * bits // 8, "float32": 70 * 4 * 4}
+    found, wanted = outputs(program, function)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("rows", [1, 5, 40])
+@pytest.mark.parametrize(
+    ("columns", "depth", "block"), [(16, 4096, 16), (17, 120, 24), (65, 72, 8), (33, 384, 384), (257, 96, 24)]
+)
+def test_other_shapes_and_blocks(rows: int, columns: int, depth: int, block: int) -> None:
+    """Columns of no whole vector, blocks of no whole byte, and rows that share a scaled panel."""
+    program = product(rows, columns, depth, block, -8, 7)
+    function = gl.compile(program, "none", check=True)
+    assert constants(function)["float32"] < 4 * columns * depth
+    found, wanted = outputs(program, function)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
+
+
+def _weights(b: gl.Builder, scaled: str) -> Term:
+    rng = np.random.default_rng(1)
+    q = cast(b.constant("q", (64, 128), "int8", rng.integers(-8, 8, (64, 128)).astype("int8")), "float32")
+    s = b.constant("s", (64, 1), value=rng.standard_normal((64, 1)).astype("float32"))
+    ways = {
+        "a zero point": lambda: multiply(
+            subtract(q, broadcast(b.constant("z", (64, 1), value=np.full((64, 1), 3, "float32")), (64, 128))),
+            broadcast(s, (64, 128)),
+        ),
+        "a scale before the integers": lambda: multiply(broadcast(s, (64, 128)), q),
+        "transposed": lambda: transpose(
+            multiply(transpose(q, (1, 0)), broadcast(reshape(s, (1, 64)), (128, 64))), (1, 0)
+        ),
+        "a scale of each step": lambda: multiply(
+            q, broadcast(b.constant("g", (1, 128), value=_floats(rng, 1, 128)), (64, 128))
+        ),
+        "an addend": lambda: add(multiply(q, broadcast(s, (64, 128))), broadcast(s, (64, 128))),
+        "fractions": lambda: multiply(
+            subtract(q, broadcast(b.constant("z", (64, 1), value=np.full((64, 1), 0.5, "float32")), (64, 128))),
+            broadcast(s, (64, 128)),
+        ),
+    }
+    return ways[scaled]()
+
+
+@pytest.mark.parametrize(
+    ("scaled", "stays"),
+    [
+        ("a zero point", True),
+        ("a scale before the integers", True),
+        ("transposed", True),
+        ("a scale of each step", False),
+        ("an addend", False),
+        ("fractions", False),
+    ],
+)
+def test_only_what_is_integers_times_scales_of_blocks_stays_so(scaled: str, stays: bool) -> None:
+    b = gl.Builder()
+    program = b.finish(b.linear(b.input("x", (2, 128)), _weights(b, scaled)))
+    function = gl.compile(program, "none", check=True)
+    assert ("float32" not in constants(function) or constants(function)["float32"] < 64 * 128) == stays
+    found, wanted = outputs(program, function)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
+
+
+def test_two_products_of_one_input_keep_their_integers_through_the_search() -> None:
+    rng, b = np.random.default_rng(0), gl.Builder()
+    x, results = b.input("x", (1, 128)), []
+    for name in "uv":
+        q = b.constant(f"q{name}", (64, 128), "int8", rng.integers(-8, 8, (64, 128)).astype("int8"))
+        s = b.constant(f"s{name}", (64, 1), value=_floats(rng, 64, 1))
+        results.append(b.linear(x, multiply(cast(q, "float32"), broadcast(s, (64, 128)))))
+    function = gl.compile(b.finish(build("construct-tuple", *results)), check=True)
+    assert constants(function) == {"int8": 2 * 64 * 128, "float32": 2 * 64 * 4}
+
+
+def test_written_c_has_two_integers_in_a_byte(tmp_path: Path) -> None:
+    gl.save(product(2, 64, 128, 32, -8, 7), tmp_path / "p.glenside")
+    assert run("compile", tmp_path / "p.glenside", "--target", "none", "-o", tmp_path / "net.c") == 0
+    (weights,) = tmp_path.glob("*.weights")
+    assert weights.stat().st_size < 64 * 128 // 2 + 64 * 4 * 4 + 256
+
+
+def test_a_wrong_scale_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verification compares with the program as given, not with the rewritten weights alone."""
+    from glenside.codegen.lowering import quantized_weights
+
+    monkeypatch.setattr(quantized_weights, "_block", lambda scales: 32)
+    function = gl.compile(product(2, 64, 128, 16, -8, 7), "none")
+    assert "int4" not in constants(function)
+
+
+def test_machines_of_other_vectors_are_lowered() -> None:
+    from glenside.codegen.runtime.compiled_function import Lowered
+
+    program = product(2, 64, 128, 32, -8, 7)
+    for name in ("avx2", "avx512", "generic", "neon"):
+        assert any(b.nibbles for b in Lowered(program, machine_of(name)).loops.buffers)
