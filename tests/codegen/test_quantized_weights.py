@@ -70,7 +70,7 @@ def test_integers_and_scales_are_read_in_every_range(machine: str, dtype: str, l
 
 @pytest.mark.parametrize("rows", [1, 5, 40])
 @pytest.mark.parametrize(
-    ("columns", "depth", "block"), [(16, 4096, 16), (17, 120, 24), (65, 72, 8), (33, 384, 384), (257, 96, 24)]
+    ("columns", "depth", "block"), [(16, 4096, 16), (17, 360, 24), (65, 72, 8), (33, 384, 384), (257, 96, 24)]
 )
 def test_other_shapes_and_blocks(rows: int, columns: int, depth: int, block: int) -> None:
     """Columns of no whole vector, blocks of no whole byte, and rows that share a scaled panel."""
