@@ -3,8 +3,8 @@
     python -m benchmarks.bench_small_weights
 
 Each is one MatMulNBits, compiled as it is written. `onnxruntime` and `onnxruntime int8` are the median of its time over
-ours, with accuracy levels 0 (float sums) and 4 (activations rounded to int8: another result); `float32` is the median of
-the time of our product with the same weights as float32 over ours. `bytes` are of our constants, for each weight.
+ours, with accuracy levels 0 (float sums) and 4 (activations rounded to int8: another result); `float32` is the median
+of the time of our product with float32 weights over ours. `bytes` are those of our constants, for each weight.
 """
 
 from __future__ import annotations
