@@ -31,7 +31,7 @@ def row_of(name: str, compiles: bool) -> dict[str, Any]:
     """Returns the row of one network."""
     import numpy as np
     import torch
-    from torch_networks import networks
+    from torch_networks import draw_constants, networks
 
     import glenside as gl
 
@@ -40,7 +40,7 @@ def row_of(name: str, compiles: bool) -> dict[str, Any]:
     torch.manual_seed(0)
     module, args = networks()[name]()
     module = module.eval()
-    _spread(module)
+    draw_constants(module)
     row: dict[str, Any] = {"network": name, "parameters": sum(p.numel() for p in module.parameters())}
     with torch.no_grad():
         want = torch.utils._pytree.tree_leaves(module(*args))
@@ -63,22 +63,6 @@ def row_of(name: str, compiles: bool) -> dict[str, Any]:
     if compiles:
         row["compiled error"] = f"{error_of(gl.compile(program, 'none')(inputs)):.1e}"
     return row | {"verdict": "equal" if error <= LIMIT else "differs", "error": f"{error:.1e}"}
-
-
-def _spread(module: Any) -> None:
-    """Draws running statistics and constant parameters, such as a head of zeros, which would hide a mistake in them."""
-    import torch
-
-    with torch.no_grad():
-        for parameter in module.parameters():
-            if parameter.numel() and bool((parameter == parameter.view(-1)[0]).all()):
-                parameter.add_(torch.randn_like(parameter) * 0.1)
-
-    for name, buffer in module.named_buffers():
-        if name.endswith("running_mean"):
-            buffer.copy_(torch.randn_like(buffer) * 0.1)
-        elif name.endswith("running_var"):
-            buffer.copy_(torch.rand_like(buffer) + 0.5)
 
 
 def main() -> None:

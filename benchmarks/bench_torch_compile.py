@@ -42,13 +42,14 @@ COLUMNS = [
 
 def row_of(name: str, rounds: int) -> list[Any]:
     import torch
-    from torch_networks import networks
+    from torch_networks import draw_constants, networks
 
     from glenside.dynamo import backend
 
     torch.manual_seed(0)
     module, args = networks()[name]()
     module = module.eval()
+    draw_constants(module)
     frozen = {"freeze": True, "threads": 1}
     functions: dict[str, Any] = {"eager": module, "inductor": torch.compile(module)}
     functions["glenside"] = torch.compile(module, backend=backend, options=frozen)

@@ -173,6 +173,22 @@ def _sequences(kind: str) -> Network:
     return Plain(text, "input_ids"), ids[:1]
 
 
+def draw_constants(module: Any) -> None:
+    """Draws running statistics and constant parameters, such as a head of zeros, which would hide a mistake in them."""
+    import torch
+
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.numel() and bool((parameter == parameter.view(-1)[0]).all()):
+                parameter.add_(torch.randn_like(parameter) * 0.1)
+
+    for name, buffer in module.named_buffers():
+        if name.endswith("running_mean"):
+            buffer.copy_(torch.randn_like(buffer) * 0.1)
+        elif name.endswith("running_var"):
+            buffer.copy_(torch.rand_like(buffer) + 0.5)
+
+
 def networks() -> dict[str, Callable[[], Network]]:
     """Returns name -> a function that makes the network."""
     found: dict[str, Callable[[], Network]] = {}

@@ -11,7 +11,7 @@ from glenside.builder.layout import broadcast, common_dims, gather, reshape, sli
 from glenside.builder.layout import stack as stacked
 from glenside.builder.pointwise import add, cast, combine, compare, divide, filled, select, subtract
 from glenside.builder.reductions import reduce_axes, running
-from glenside.importers.torch.node import Node, Operand, Refused, aten, axis_of, with_axis
+from glenside.importers.torch.node import Node, Operand, Refused, aten, axis_of, register, with_axis
 from glenside.importers.torch.operators.reductions import lowest
 from glenside.ir.dtypes import FLOATS
 from glenside.ir.term import Term, build
@@ -117,7 +117,7 @@ def embedding_backward(
     return scatter_nd(node.filled((num_weights, depth), 0, node.dtype), places, rows, 0, "add")
 
 
-@aten("_embedding_bag", but="include_last_offset")
+@aten("_embedding_bag")
 def embedding_bag(
     node: Node,
     weight: Term,
@@ -131,8 +131,8 @@ def embedding_bag(
     padding_idx: int = -1,
 ) -> tuple[Term | None, ...]:
     """Reduces the rows of each bag; `mode` is 0 for sums, 1 for means, 2 for maxima. Bags begin at the offsets."""
-    if include_last_offset:
-        raise Refused("requires include_last_offset to be false")
+    if include_last_offset:  # the last one is the end of the last bag
+        offsets = slice_axis(offsets, 0, 0, offsets.access.dims[0] - 1)
     count, bags = indices.access.size, offsets.access.dims[0]
     at, begin = iota(count, 0, 2, "int64"), reshape(cast(offsets, "int64"), (1, bags))
     started = cast(compare("le", begin, at), "int64")
@@ -160,6 +160,9 @@ def embedding_bag(
     return found, None, None, None
 
 
+register("_embedding_bag_forward_only", embedding_bag, ("default",), "", __name__)
+
+
 @aten("gather")
 def gathered(node: Node, self: Term, dim: int, index: Term, sparse_grad: bool = False) -> Term:
     if not index.access.size:
@@ -171,6 +174,10 @@ def gathered(node: Node, self: Term, dim: int, index: Term, sparse_grad: bool = 
 def _scattered(node: Node, self: Term, dim: int, index: Term, src: Operand, kind: str = "replace") -> Term:
     if not index.access.size:
         return self
+    if node.dtype == "bool":  # sums of truth values are `or`, products `and`
+        x, kind = cast(self, "int32"), {"add": "max", "mul": "min"}.get(kind, kind)
+        updates = cast(src, "int32") if isinstance(src, Term) else src
+        return cast(_scattered(node.of_result(x), x, dim, index, updates, kind), "bool")
     x, places = with_axis(self), with_axis(index)
     updates = with_axis(src) if isinstance(src, Term) else node.filled(places.access.dims, src, node.dtype)
     for axis, size in enumerate(places.access.dims):
