@@ -27,7 +27,7 @@ class Model:
     inputs     name -> dtype and dims
     constants  name -> dtype, dims, and numbers, or None for values drawn by the name
     nodes      operator, domain, inputs, outputs, attributes
-    told       types of results of operators that ONNX itself does not define
+    types      types of results of operators that ONNX itself does not define
     """
 
     opset: int
@@ -35,14 +35,14 @@ class Model:
     constants: dict[str, tuple[str, tuple[int, ...], list[float] | None]] = field(default_factory=dict)
     nodes: list[tuple[str, str, list[str], list[str], dict[str, Any]]] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
-    told: dict[str, Spec] = field(default_factory=dict)
+    types: dict[str, Spec] = field(default_factory=dict)
 
     def text(self) -> str:
         """Returns the description as JSON, a line for each part."""
         lines = [f'{{"opset": {self.opset},', f' "inputs": {json.dumps(self.inputs)},']
         lines += [f' "constants": {json.dumps(self.constants)},', ' "nodes": [']
         lines += [f"  {json.dumps(node)}{',' if node is not self.nodes[-1] else ''}" for node in self.nodes]
-        return "\n".join([*lines, " ],", f' "outputs": {json.dumps(self.outputs)}, "told": {json.dumps(self.told)}}}'])
+        return "\n".join([*lines, " ],", f' "outputs": {json.dumps(self.outputs)}, "types": {json.dumps(self.types)}}}'])
 
     @staticmethod
     def of(text: str) -> Model:
@@ -54,7 +54,7 @@ class Model:
             {name: (dtype, tuple(dims), values) for name, (dtype, dims, values) in read["constants"].items()},
             [(op, domain, ins, outs, attributes) for op, domain, ins, outs, attributes in read["nodes"]],
             read["outputs"],
-            {name: (dtype, tuple(dims)) for name, (dtype, dims) in read["told"].items()},
+            {name: (dtype, tuple(dims)) for name, (dtype, dims) in read["types"].items()},
         )
 
     def values(self) -> dict[str, Array]:
@@ -94,9 +94,9 @@ class Model:
             nodes,
             "model",
             [formal(name, spec) for name, spec in self.inputs.items()],
-            [formal(name, {**self.told, **(types or {})}.get(name)) for name in self.outputs],
+            [formal(name, {**self.types, **(types or {})}.get(name)) for name in self.outputs],
             [onnx.numpy_helper.from_array(value, name) for name, value in self.values().items()],
-            value_info=[formal(name, spec) for name, spec in self.told.items() if name not in self.outputs],
+            value_info=[formal(name, spec) for name, spec in self.types.items() if name not in self.outputs],
         )
         domains = {domain for _, domain, *_ in self.nodes if domain}
         opsets = [make.make_opsetid("", self.opset), *(make.make_opsetid(domain, 1) for domain in sorted(domains))]
@@ -117,7 +117,7 @@ class Model:
             nodes=nodes[::-1],
             inputs={name: spec for name, spec in self.inputs.items() if name in needed},
             constants={name: spec for name, spec in self.constants.items() if name in needed},
-            told={name: spec for name, spec in self.told.items() if any(name in node[3] for node in nodes)},
+            types={name: spec for name, spec in self.types.items() if any(name in node[3] for node in nodes)},
         )
 
 

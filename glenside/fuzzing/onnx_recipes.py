@@ -204,7 +204,7 @@ def _fused_matmul(d: Draft, x: Value) -> list[str]:
     depth, n = x[2][0 if ta else 1], d.pick.randint(1, 6)
     ins = [x[0], d.weight((n, depth) if tb else (depth, n))]
     made = d.node("FusedMatMul", ins, domain="com.microsoft", transA=ta, transB=tb, alpha=d.pick.choice((1.0, 0.5)))
-    d.model.told[made[0]] = ("float32", (x[2][1 if ta else 0], n))
+    d.model.types[made[0]] = ("float32", (x[2][1 if ta else 0], n))
     return made
 
 
@@ -216,7 +216,7 @@ def _microsoft(op: str) -> Recipe:
     def draw(d: Draft, x: Value) -> list[str]:
         x = d.cast(x, "float32")
         made = d.node(op, [x[0]], domain="com.microsoft")
-        d.model.told[made[0]] = ("float32", x[2])
+        d.model.types[made[0]] = ("float32", x[2])
         return d.node("Add", [*made, *d.node("Abs", [x[0]])])  # runtimes approximate it, with errors relative to x
 
     return draw
@@ -370,7 +370,7 @@ def _chained(d: Draft, x: Value, first: Sequence[str]) -> list[str]:
 def _added(d: Draft, recipe: Recipe, x: Value) -> list[str]:
     """Returns the outputs that a recipe adds; if they are not valid, it adds nothing and returns none."""
     d.leaves_out = d.pick.random() < _LEFT_OUT
-    before = len(d.model.nodes), {**d.model.inputs}, {**d.model.constants}, {**d.types}, {**d.model.told}
+    before = len(d.model.nodes), {**d.model.inputs}, {**d.model.constants}, {**d.types}, {**d.model.types}
     try:
         made = recipe(d, x)
         d.model.outputs = made
@@ -381,7 +381,7 @@ def _added(d: Draft, recipe: Recipe, x: Value) -> list[str]:
         pass
     finally:
         d.leaves_out = False
-    count, inputs, constants, types, d.model.told = before
+    count, inputs, constants, types, d.model.types = before
     del d.model.nodes[count:]
     d.model.inputs, d.model.constants, d.types = inputs, constants, types
     return []
