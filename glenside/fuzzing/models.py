@@ -42,7 +42,8 @@ class Model:
         lines = [f'{{"opset": {self.opset},', f' "inputs": {json.dumps(self.inputs)},']
         lines += [f' "constants": {json.dumps(self.constants)},', ' "nodes": [']
         lines += [f"  {json.dumps(node)}{',' if node is not self.nodes[-1] else ''}" for node in self.nodes]
-        return "\n".join([*lines, " ],", f' "outputs": {json.dumps(self.outputs)}, "types": {json.dumps(self.types)}}}'])
+        ends = f' "outputs": {json.dumps(self.outputs)}, "types": {json.dumps(self.types)}}}'
+        return "\n".join([*lines, " ],", ends])
 
     @staticmethod
     def of(text: str) -> Model:
