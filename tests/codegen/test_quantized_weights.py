@@ -159,3 +159,12 @@ def test_machines_of_other_vectors_are_lowered() -> None:
     program = product(2, 64, 128, 32, -8, 7)
     for name in ("avx2", "avx512", "generic", "neon"):
         assert any(b.nibbles for b in Lowered(program, machine_of(name)).loops.buffers)
+
+
+def test_weights_of_windows_are_folded() -> None:
+    """Cut into blocks, the elements of windows would have no affine indices."""
+    rng, b = np.random.default_rng(0), gl.Builder()
+    q = b.constant("q", (64, 8, 3, 3), "int8", rng.integers(-8, 8, (64, 8, 3, 3)).astype("int8"))
+    scale = broadcast(b.constant("s", (64, 1, 1, 1), value=_floats(rng, 64, 1, 1, 1)), (64, 8, 3, 3))
+    program = b.finish(b.conv(b.input("x", (1, 8, 10, 10)), multiply(cast(q, "float32"), scale), padding=1))
+    assert constants(gl.compile(program, "none", check=True)) == {"float32": 4 * 64 * 8 * 3 * 3}

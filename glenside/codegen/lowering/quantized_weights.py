@@ -15,7 +15,7 @@ import numpy as np
 
 from glenside.builder.layout import broadcast, reshape, split_at
 from glenside.builder.pointwise import cast, multiply
-from glenside.ir.dtypes import INTEGERS, limits
+from glenside.ir.dtypes import RECORDS, limits
 from glenside.ir.names import primed
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
@@ -91,7 +91,9 @@ class _Weights:
     def kept(self, operand: Term) -> Term | None:
         """Returns an operand as integers times scales; None if it is not computed so, or small."""
         if operand not in self.found:
-            parts = None if operand.access.size < _LEAST_ELEMENTS or _is_stored_so(operand) else _parts(operand)
+            rows, item = operand.access.shape.product(), operand.access.item
+            small = operand.access.size < _LEAST_ELEMENTS or rows < _LEAST_ROWS
+            parts = None if small or len(item) != 1 or _is_stored_so(operand) else _parts(operand)  # windows stay whole
             self.found[operand] = None if parts is None else self._scaled(operand, *parts)
         return self.found[operand]
 
@@ -99,8 +101,6 @@ class _Weights:
         if operand.access.dtype != "float32" or not all(t.name in self.constants for t in _leaves(operand)):
             return None
         rows, depth = operand.access.shape, prod(operand.access.item)
-        if prod(rows) < _LEAST_ROWS:
-            return None
         q, s, w = (np.asarray(a).reshape(-1, depth) for a in evaluate([integers, scales, operand], self.constants))
         block, dtype = _block(s), _integer_dtype(q)
         if block < _LEAST_BLOCK or dtype is None:
@@ -170,7 +170,7 @@ def _is_integer(term: Term) -> bool:
     while term.operator.moves and len(term.children) == 1:
         term = term.children[0]
     if term.operator.name == "cast":
-        return term.children[0].access.dtype in INTEGERS
+        return RECORDS[term.children[0].access.dtype].kind == "integer"
     return (
         term.operator.name == "compute"
         and term.attributes[0] == "subtract"
