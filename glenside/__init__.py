@@ -114,6 +114,7 @@ if TYPE_CHECKING:
     from glenside.ir.program import Program as Program
     from glenside.ir.text import parse as parse
     from glenside.passes.constant_folding import fold as fold
+    from glenside.quantization.weights import quantize_weights as quantize_weights
     from glenside.report.progress import Event as Event
     from glenside.report.result import Result as Result
     from glenside.rewrites import facts as facts
