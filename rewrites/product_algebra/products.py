@@ -217,7 +217,7 @@ def _flat(a: Term, *sizes: int) -> Term:
     ),
     example(op.concatenate(op.transpose(_STACK, Dims((0, 2, 1))), op.transpose(_MORE, Dims((0, 2, 1))), 0)),
     example(op.concatenate(_flat(_STACK, 3, 1, 2, 4), _flat(_MORE, 1, 1, 2, 4), 0)),
-    example(op.concatenate(_flat(_STACK, 3, 2, 2, 2), _flat(_MORE, 1, 2, 2, 2), 0)),
+    example(op.concatenate(_flat(_whole("a", "3 4 2"), 3, 2, 2, 2), _flat(_whole("b", "1 4 2"), 1, 2, 2, 2), 0)),
 )
 def consecutive_slices_are_one(a: V, b: V, x: V, lo: V, mid: V, hi: V, d: V, e: V, s: V, t: V) -> Clauses:
     """concatenate(slice(a), slice(a)) = slice(a); slices one above the other are the parts of one slice, and the same
