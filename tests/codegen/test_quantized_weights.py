@@ -57,8 +57,15 @@ def outputs(program: Program, function: gl.Function, seed: int = 0) -> tuple[np.
 RANGES = [("int4", -8, 7), ("uint4", 0, 15), ("int8", -128, 127), ("uint8", 0, 255), ("int8", -9, 3)]
 
 
-@pytest.mark.parametrize(("dtype", "least", "most"), RANGES)
-@pytest.mark.parametrize("machine", [name for name in machines() if name != "plain"])
+CASES = [
+    pytest.param(name, *own, marks=[] if name == "native" or own is RANGES[0] else pytest.mark.slow)
+    for name in machines()
+    for own in RANGES
+    if name != "plain"
+]
+
+
+@pytest.mark.parametrize(("machine", "dtype", "least", "most"), CASES)
 def test_integers_and_scales_are_read_in_every_range(machine: str, dtype: str, least: int, most: int) -> None:
     program = product(3, 70, 128, 32, least, most, "int16")
     function = gl.compile(program, "none", machine=machine, check=True)
