@@ -21,7 +21,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "oracles")]
 
 RESULTS = Path(__file__).parent / "results" / "torch_operators.csv"
 KINDS = ("passed", "refused", "wrong", "decomposition", "unspecified", "skipped", "not run")
-"""What may become of a sample; decomposition: PyTorch's own differs from its operator; unspecified: it is left open."""
+"""Outcomes. decomposition: that of PyTorch differs from its operator; unspecified: PyTorch leaves it open."""
 SECONDS = 30
 """Of one operator and dtype; further samples are counted as not run."""
 

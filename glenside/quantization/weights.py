@@ -33,6 +33,8 @@ def quantize_weights(program: Program, dtype: str = "int4", block: int = 32) -> 
     by half a scale at most. Weights of convolutions and those with fewer than 4,096 elements stay as they are.
     `gl.compile` keeps the integers in memory. Raises BadInput.
     """
+    if not isinstance(program, Program):
+        raise BadInput(f"quantize_weights takes a program, got {type(program).__name__}")
     if dtype not in _DTYPES:
         raise BadInput(f"weights are rounded to {' or '.join(_DTYPES)}, got {dtype!r}{suggestion(dtype, _DTYPES)}")
     if isinstance(block, bool) or not isinstance(block, int) or block < _LEAST_BLOCK:
@@ -41,7 +43,7 @@ def quantize_weights(program: Program, dtype: str = "int4", block: int = 32) -> 
     if missing:
         raise BadInput(f"rounding weights requires the values of constants, got none of {', '.join(missing)}")
     constant, values = program.info.constant, dict[str, Array]()
-    taken = {leaf.attributes[0].name for leaf in tensors(*program.roots)}  # type: ignore[union-attr]
+    taken = {t.name for leaf in tensors(*program.roots) for t in leaf.attributes if isinstance(t, Tensor)}
     found: dict[Term, Term] = {}
 
     def rounded(operand: Term) -> Term:

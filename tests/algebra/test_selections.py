@@ -93,7 +93,7 @@ def test_a_product_with_an_identity_disappears_between_products() -> None:
 
 
 def test_only_constant_operands_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is below a computed operand is not walked for each product: that would be quadratic."""
+    """The search does not walk the terms below a computed operand for each product, which would be quadratic."""
     seen: list[Term] = []
     monkeypatch.setattr("glenside.algebra.selections._known", seen.append)
     b = gl.Builder("chain")

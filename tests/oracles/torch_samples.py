@@ -26,7 +26,7 @@ TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one sample: passed, refused, wrong, decomposition or skipped, and the operators of its graph."""
+    """The outcome of a sample (passed, refused, wrong, decomposition or skipped), and the operators of its graph."""
 
     outcome: str
     words: str

@@ -75,6 +75,8 @@ def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
 
 
 def test_programs_without_such_products_are_refused() -> None:
+    with pytest.raises(BadInput, match="quantize_weights takes a program, got str"):
+        gl.quantize_weights("net.onnx")  # type: ignore[arg-type]
     b = gl.Builder("small")
     with pytest.raises(BadInput, match="small has no product with constant weights of 4,096 elements or more"):
         gl.quantize_weights(b.finish(b.relu(b.input("x", (3,)))))

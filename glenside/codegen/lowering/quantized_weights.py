@@ -18,7 +18,7 @@ from glenside.builder.pointwise import cast, multiply
 from glenside.ir.dtypes import RECORDS, limits
 from glenside.ir.names import primed
 from glenside.ir.operand import Array
-from glenside.ir.program import Program
+from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, postorder, rebuild_all, tensors
 from glenside.ir.types import Dims, Tensor
 from glenside.semantics.interpreter import evaluate
@@ -68,11 +68,8 @@ def with_quantized_weights(program: Program) -> Program:
 
 
 def _is_product(term: Term) -> bool:
-    """True for a dot-product of two operands whose items have elements."""
-    if term.operator.name != "compute" or term.attributes[0] != "dot-product":
-        return False
-    pair = term.children[0]
-    return pair.operator.name == "access-product" and len(pair.children) == 2 and term.children[0].access.size > 0
+    """True for a dot-product of two operands with elements."""
+    return is_product(term) and len(term.children[0].children) == 2 and term.children[0].access.size > 0
 
 
 class _Weights:
@@ -84,7 +81,7 @@ class _Weights:
 
     def __init__(self, program: Program) -> None:
         self.constants = program.constants
-        self.taken = {term.attributes[0].name for term in tensors(*program.roots)}  # type: ignore[union-attr]
+        self.taken = {tensor.name for root in program.roots for tensor in _leaves(root)}
         self.found: dict[Term, Term | None] = {}
         self.values: dict[str, Array] = {}
 

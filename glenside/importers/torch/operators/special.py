@@ -95,7 +95,7 @@ def logcumsumexp(node: Node, self: Term, dim: int) -> Term:
 
 @aten("histc", but="bounds that are those of the elements")
 def histc(node: Node, self: Term, bins: int = 100, min: Number = 0, max: Number = 0) -> Term:
-    """Counts the elements in each of so many bins of equal width; the last one includes its upper end."""
+    """Counts the elements in each bin, of a given number of bins of equal width; the last includes its upper end."""
     if min == max:
         raise Refused("requires min and max, which else are those of the elements")
     dtype = self.access.dtype if self.access.dtype in FLOATS else "float64"

@@ -98,7 +98,7 @@ for _axes in (2, 3):
 
 
 def adaptive_average(axes: int, node: Node, self: Term, output_size: Sequence[int]) -> Term:
-    """Averages so many windows along each axis, which overlap if the size is not a multiple of their number."""
+    """Averages a given number of windows along each axis; they overlap if the size is not a multiple of the number."""
     x = self
     for place, count in enumerate(per_axis(output_size, axes)):
         axis = self.access.rank - axes + place
@@ -122,7 +122,7 @@ def _averaged(x: Term, axis: int, size: int, count: int) -> Term:
 
 @aten("adaptive_max_pool2d")
 def adaptive_max(node: Node, self: Term, output_size: Sequence[int]) -> tuple[Term, Term]:
-    """Returns the maximum of each of so many windows along both axes, and its position in the image."""
+    """Returns the maximum of each window and its position in the image; the windows have no fixed size."""
     x = batched(self, 2)
     rows = [_bounds(i, x.access.dims[2], output_size[0]) for i in range(output_size[0])]
     columns = [_bounds(i, x.access.dims[3], output_size[1]) for i in range(output_size[1])]
