@@ -52,7 +52,7 @@ def _model(path: Path, inputs: Inputs, threads: int) -> tuple[Any, list[Any]]:
 
 
 def _readable(file: Any) -> Any:
-    """Returns a model as onnx2torch reads it: weights are reshaped already, and operators are of version 17 or older."""
+    """Returns a model as onnx2torch reads it: weights are reshaped already, and operators are of version 17 at most."""
     import onnx.version_converter
     from onnx import numpy_helper
 
@@ -77,15 +77,10 @@ def _fix_sizes(model: Any, given: list[Any]) -> None:
     import torch
     from torch import fx
 
-    values: dict[fx.Node, Any] = {}
-
-    class Recorder(fx.Interpreter):
-        def run_node(self, n: fx.Node) -> Any:
-            values[n] = super().run_node(n)
-            return values[n]
-
+    interpreter = fx.Interpreter(model, garbage_collect_values=False)
     with torch.no_grad():
-        Recorder(model).run(*given)
+        interpreter.run(*given)
+    values: Any = interpreter.env
     for node in list(model.graph.nodes):
         kind = type(model.get_submodule(node.target)).__name__ if node.op == "call_module" else ""
         with model.graph.inserting_before(node):
