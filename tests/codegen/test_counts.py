@@ -77,6 +77,28 @@ def test_weights_come_from_afar_where_a_program_has_more_than_a_cache_holds() ->
     assert [w.weights for w in works(loops, replace(MACHINE, l2=1 << 30))] == [0, 0, 0]
 
 
+@pytest.mark.parametrize(
+    ("share", "least", "most"), [(0.5, 0.0, 0.0), (0.9, 0.2, 0.8), (1.1, 0.2, 0.8), (1.8, 1.0, 1.0)]
+)
+def test_weights_of_about_the_size_of_a_cache_are_missed_in_part(share: float, least: float, most: float) -> None:
+    b = gl.Builder("steps of one matrix")
+    w = b.constant("w", (512, 512))
+    rows = [b.input(f"x{n}", (1, 512)) for n in range(4)]
+    loops = _lowered(b.finish(b.concatenate([b.relu(b.linear(row, w)) for row in rows], 0)))
+    machine = replace(MACHINE, l2=int((512 * 512 * 4 + 20_000) / share))
+    missed = [work.weights / (512 * 512 * 4) for work in works(loops, machine)]
+    read = [part for part in missed if part or not most][-4:]
+    assert len(read) == 4
+    assert all(least <= part <= most * 1.01 for part in read), missed
+
+
+@pytest.mark.parametrize("factor", [2, 3, 4])
+def test_a_part_of_a_vector_counts_as_its_share(factor: int) -> None:
+    b = gl.Builder("repeated")
+    (work,) = works(_lowered(b.finish(b.upsample(b.input("x", (1, 8, 28, 28)), factor))), MACHINE)
+    assert work.stores == pytest.approx(8 * 28 * 28 * factor * factor * 4 / MACHINE.vector, rel=0.15)
+
+
 def test_prices_are_of_each_kind_of_work() -> None:
     one = Work(**dict.fromkeys(NAMES, 1.0))
     for name in NAMES:

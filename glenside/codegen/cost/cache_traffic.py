@@ -23,12 +23,13 @@ from glenside.ir.index_map import Axis, Index
 _LINE = 64
 """Bytes of a cache line."""
 _OWN = 0.75
-"""Effective fraction of a cache's capacity. Measured: among 1/8, 3/16 .. 1 of the last-level cache, 3/4 had the least
-prediction error for nests of large images on a Zen 5; among 0.6, 0.8 and 1 of L2, 0.8 had the least for all nests on a
-Xeon.
+"""Effective fraction of the last-level cache. Measured: among 1/8, 3/16 .. 1, it had the least prediction error for
+nests of large images on a Zen 5.
 """
 _SHARES = (0.6, 1.0, 1.6)
 """Fractions of the L2 capacity over which misses are averaged: a cache evicts gradually."""
+_PARTS, _LARGE_PART = 64, 1 << 16
+"""Blocks of the L2 cache in the cache model, and bytes of a block of the last-level cache."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +60,25 @@ class Reach:
         return Reach(self.near, tuple(behind), *whole)
 
 
-def traffic(reach: Reach, stored: Buffer, cache: Cache) -> Work:
-    """Returns the bytes that a nest reads from L2 and from beyond it; updates the state of `cache`.
+def second_caches(machine: Machine, places: Mapping[Buffer, int] = MappingProxyType({})) -> tuple[Cache, ...]:
+    """Returns models of the L2 cache, one for each of `_SHARES`: a cache evicts gradually between nests, too."""
+    part = max(_LINE, machine.l2 // _PARTS)
+    return tuple(Cache(share * machine.l2, part, places) for share in _SHARES)
+
+
+def last_cache(machine: Machine, places: Mapping[Buffer, int]) -> Cache:
+    """Returns the model of the last-level cache."""
+    return Cache(_OWN * machine.l3, _LARGE_PART, places)
+
+
+def traffic(reach: Reach, stored: Buffer, caches: Sequence[Cache]) -> Work:
+    """Returns the bytes that a nest reads from L2 and from beyond it; updates the state of `caches`, of L2.
 
     stored  the buffer that the nest stores
     """
-    missed = cache.touch(stored, reach.footprint).missed
     found = dict.fromkeys(("far", "weights"), 0.0)
-    for bytes_of in reach.behind:
+    for bytes_of, cache in zip(reach.behind, caches, strict=True):
+        missed = cache.touch(stored, reach.footprint).missed
         for buffer, n in bytes_of.items():
             once = min(n, reach.footprint[buffer])
             again = n - once  # evicted by the nest itself
@@ -97,8 +109,8 @@ class Cache:
     parts  resident block -> True if it is dirty and is written back on eviction; least recently used first
     """
 
-    def __init__(self, size: int, part: int, places: Mapping[Buffer, int] = MappingProxyType({})) -> None:
-        self.most, self.part, self.places = _OWN * size / part, part, places
+    def __init__(self, size: float, part: int, places: Mapping[Buffer, int] = MappingProxyType({})) -> None:
+        self.most, self.part, self.places = size / part, part, places
         self.parts: dict[tuple[Buffer | None, int], bool] = {}
         self._seen: set[Buffer] = set()
 

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
-from types import MappingProxyType
 
-from glenside.codegen.cost.cache_traffic import Cache, Reach, traffic
+from glenside.codegen.cost.cache_traffic import Cache, Reach, last_cache, second_caches, traffic
 from glenside.codegen.loop_ir.affine_analysis import coefficient, loads_in
 from glenside.codegen.loop_ir.bf16_split_matmul import cycles, product_of
 from glenside.codegen.loop_ir.intrinsics import DOT_2, MAX_INTERLEAVE
@@ -38,14 +37,12 @@ from glenside.codegen.loop_ir.ir import (
     is_parallel,
 )
 from glenside.codegen.loop_ir.structural_hash import Like
-from glenside.codegen.memory.buffer_arena import LINE, arena
+from glenside.codegen.memory.buffer_arena import arena
 from glenside.codegen.processor.model import Machine
 from glenside.codegen.processor.work_record import Work, sum_of
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Atom, Axis, Index
 
-_PARTS, _LARGE_PART = 64, 1 << 16
-"""Blocks of the L2 cache in the cache model, and bytes of a block of the last-level cache."""
 _SLOW = frozenset({"divide", "sqrt", "mod", "rem"})
 _FUNCTIONS = frozenset("exp log tanh erf sigmoid sin cos tan asin acos atan sinh cosh asinh acosh atanh pow".split())
 
@@ -64,8 +61,8 @@ def is_shared(nest: Nest) -> bool:
 
 def predicted_time_alone(nests: Sequence[Nest], machine: Machine) -> float:
     """Returns the predicted nanoseconds of consecutive nests with cold caches: machine threads x slowest thread."""
-    cache = _second_cache(machine)
-    works = (_work(nest, _counted(Like.of(nest.body), machine), cache, machine.threads) for nest in nests)
+    caches = second_caches(machine)
+    works = (_work(nest, _counted(Like.of(nest.body), machine), caches, machine.threads) for nest in nests)
     return sum(work.priced(machine.nanoseconds) for work in works)
 
 
@@ -110,13 +107,9 @@ def _known(like: Like, machine: Machine) -> tuple[_Counted, Like]:
     return _Counted(issued, Reach.of(like.body, machine)), like
 
 
-def _second_cache(machine: Machine, places: Mapping[Buffer, int] = MappingProxyType({})) -> Cache:
-    return Cache(machine.l2, max(LINE, machine.l2 // _PARTS), places)
-
-
-def _work(nest: Nest, counted: _Counted, cache: Cache, threads: int = 1) -> Work:
+def _work(nest: Nest, counted: _Counted, caches: Sequence[Cache], threads: int = 1) -> Work:
     issued = _issues(nest, counted, threads)
-    moved = traffic(counted.reach, nest.buffer, cache)
+    moved = traffic(counted.reach, nest.buffer, caches)
     if issued.matrices:
         moved = replace(moved, near=0)  # L2 is fast enough for a matrix unit
     return issued.plus(moved).plus(Work(nests=1))
@@ -147,12 +140,12 @@ def works(loops: Loops, machine: Machine, threads: int = 1) -> list[Work]:
     counted = [_counted(Like.of(nest.body), machine) for nest in loops.nests]
     stored = [(nest.buffer, own.reach) for nest, own in zip(loops.nests, counted, strict=True)]
     plan = arena(loops)
-    second = _second_cache(machine, plan.places).warm(stored)
+    second = tuple(cache.warm(stored) for cache in second_caches(machine, plan.places))
     found = [_work(nest, own, second, threads) for nest, own in zip(loops.nests, counted, strict=True)]
     packed = {packing.source for packing in loops.packings}
     if not machine.l3 or sum(b.bytes for b in loops.buffers if b not in packed) <= machine.l3 // 2:
         return found
-    last, found_there = Cache(machine.l3, _LARGE_PART, plan.places).warm(stored), list[Work]()
+    last, found_there = last_cache(machine, plan.places).warm(stored), list[Work]()
     for work, (buffer, reach) in zip(found, stored, strict=True):
         far = last.touch(buffer, reach.footprint).work()
         found_there.append(work if work.matrices else work.plus(far))  # AMX tiles prefetch the next rows
@@ -196,7 +189,7 @@ class _Step:
 
     waiting  length of the longest chain of dependent accumulations
     stores   store instructions
-    stored   vectors stored; a scalar counts as a fraction of a vector
+    stored   vectors stored; a scalar, or a shorter vector, counts as a fraction of a vector
     """
 
     machine: Machine
@@ -254,8 +247,8 @@ class _Step:
         if store.buffer.role is not Role.REGISTER:
             made = self._vectors(store, times, at)
             self.stores += made
-            alone = at.lane is None or not coefficient(store.place, at.lane)
-            self.stored += made * (RECORDS[store.buffer.dtype].numpy.itemsize / self.machine.vector if alone else 1)
+            lanes = at.lane.size if at.lane is not None and coefficient(store.place, at.lane) else 1
+            self.stored += made * min(1.0, lanes * RECORDS[store.buffer.dtype].bits / (8 * self.machine.vector))
         elif any(load.buffer is store.buffer for load in loads_in(store.formula)):
             self.waiting = max(self.waiting, at.every / max(times, 1))
 

@@ -15,7 +15,7 @@ class Work:
     cycles     issue cycles of the steps, if all operands are in L1
     matrices   cycles of a matrix unit, likewise
     steps      steps of loops that are not unrolled
-    stores     vectors stored; a scalar counts as a fraction of a vector
+    stores     vectors stored; a scalar, or a shorter vector, counts as a fraction of a vector
     scattered  elements that are gathered or scattered one by one
     divisions  quotients and roots, of vectors or scalars
     functions  exp, tanh and the like, of vectors or scalars
