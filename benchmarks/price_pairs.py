@@ -337,7 +337,9 @@ KINDS: dict[Form, Sequence[tuple[int, ...]]] = {
 }
 """The sizes of the pairs of each kind."""
 
-PAIRS = {f"{kind.__name__} {' '.join(map(str, sizes))}": (kind, sizes) for kind, each in KINDS.items() for sizes in each}
+PAIRS = {
+    f"{kind.__name__} {' '.join(map(str, sizes))}": (kind, sizes) for kind, every in KINDS.items() for sizes in every
+}
 
 
 def forms(name: str) -> tuple[Program, Program]:
