@@ -195,6 +195,24 @@ def test_softmax(shape: tuple[int, ...]) -> None:
     _agrees(Program(build("compute", "softmax", x)))
 
 
+@pytest.mark.parametrize("image", [(), (7, 7)], ids=str)
+@pytest.mark.parametrize("constant", [False, True])
+def test_a_product_is_tiled_if_a_transposed_operand_is_added(image: tuple[int, ...], constant: bool) -> None:
+    """As in MLP-Mixer, where the residual is stored with channels first and the product with channels last."""
+
+    def program(transposed: bool) -> Program:
+        b = gl.Builder("p")
+        own = (40, *(image or (49,))) if transposed else (*(image or (49,)), 40)
+        r = b.constant("r", own) if constant else b.input("r", own)
+        r = b.transpose(r, (*range(1, len(own)), 0)) if transposed else r
+        x = b.linear(b.input("x", (49, 256)), b.constant("w", (40, 256)))
+        return b.finish(b.add(r, b.reshape(x, r.access.dims))).seeded_constants(0)
+
+    _agrees(program(True))
+    across, along = (gl.compile(program(kind), "none").predicted() for kind in (True, False))
+    assert sum(across) < 2 * sum(along)
+
+
 @pytest.mark.parametrize(("kind", "size"), [*itertools.product(["sum", "max", "mean"], [3, 16, 70, 257])])
 def test_what_is_joined_along_lanes(kind: str, size: int) -> None:
     x = build("access", gl.Builder("p").input("x", (5, size)), 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import count
@@ -45,6 +45,8 @@ _AMX_MAX_TIME_RATIO = 0.8
 """Use AMX only if its predicted time is below this fraction of the vector loops' predicted time: AMX is slower in some
 hours than in others. With 0.75, under higher unit costs, BERT-base took 1.3x the time on a Xeon, MobileNetV1 1.18x.
 """
+_BEHIND = 100
+"""The first number of packed operands that are read after a reduction; those of the reduction have smaller ones."""
 _SQUARE = 16
 """Side of the square blocks in which a transposed operand is read, in elements: a cache line on most processors."""
 
@@ -110,6 +112,12 @@ def _made(block: Block, axes: Iterator[int], machine: Machine) -> ScheduledBlock
             return _better(found, made, axes, machine)
     if in_lanes.is_possible:
         return in_lanes.made()
+    for along in reversed(found.axes):
+        moved, packings = _with_operands_along(found, along, (Role.CONSTANT, Role.INPUT, Role.TEMPORARY, Role.RESULT))
+        tiles = Tiles(moved, axes, machine)
+        if packings and tiles.is_possible:
+            made = _better(moved, tiles.made(), axes, machine)
+            return replace(made, packings=(*packings, *made.packings))
     (joined,) = found.joined
     before = joined_in_lanes(joined, axes, machine)
     if before is None:
@@ -150,22 +158,26 @@ def _nests_of(block: Block, made: ScheduledBlock) -> list[Nest]:
 def _elementwise(block: Block, axes: Iterator[int], machine: Machine) -> ScheduledBlock:
     """Schedules a block without reductions, cut into pieces without guards where that is possible."""
     steps = prod(axis.size for axis in block.axes)
-    block, packings = _with_constants_along(block)
+    block, packings = _with_operands_along(block, block.axes[-1] if block.axes else None, {Role.CONSTANT})
     pieces = in_pieces(block, axes) or [block]
     return ScheduledBlock(
         [statement for piece in pieces for statement in _whole(piece, steps, axes, machine)], packings
     )
 
 
-def _with_constants_along(block: Block) -> tuple[Block, tuple[Packing, ...]]:
-    """Packs constants to be contiguous along the last axis of the block; returns the block and the packings."""
-    along = block.axes[-1] if block.axes else None
+def _with_operands_along(
+    block: Block, along: Axis | None, roles: Collection[Role]
+) -> tuple[Block, tuple[Packing, ...]]:
+    """Packs operands of the given roles that the block's values read across an axis, to be contiguous along it.
+
+    Returns the block and the packings.
+    """
     every = [block.value, *(value for _, value in block.beside)]
     if along is None or along.size < 2 or block.around or not all(map(is_affine, all_indices(block))):
         return block, ()
     found: dict[Load, Packing] = {}
     for load in (load for value in every for load in loads_in(value)):
-        across = load.buffer.role is Role.CONSTANT and coefficient(load.place, along) not in (0, 1)
+        across = load.buffer.role in roles and coefficient(load.place, along) not in (0, 1)
         least, most = load.place.bounds  # an element outside the buffer may be read under a guard
         if (
             across
@@ -175,7 +187,7 @@ def _with_constants_along(block: Block) -> tuple[Block, tuple[Packing, ...]]:
             and coefficient(block.place, along) == 1
             and load not in found
         ):
-            found[load] = packing_of(block, along, [(0, along.size, 1)], load, [], len(found))
+            found[load] = packing_of(block, along, [(0, along.size, 1)], load, [], _BEHIND + len(found))
 
     def moved(load: Load) -> Load:
         if load not in found:
