@@ -5,12 +5,15 @@ from __future__ import annotations
 from glenside.codegen.emit_c.vector_casts import kind_name, vector_type
 
 NIBBLES = ("int4", "uint4")
-HALF = 16
-"""Elements in the low halves of as many bytes, before those in the high halves."""
-NIBBLE = """static inline uint8_t nibble(const uint8_t *p, int64_t e)
+HALF, WIDE_HALF = 16, 64
+"""Elements in the low halves of as many bytes, before those in the high halves: of vectors of 16 floats or 64 bytes."""
+_NIBBLE = """static inline uint8_t NAME(const uint8_t *p, int64_t e) { return p[PLACE] >> (SHIFT) & 15; }"""
+_NIBBLES = """static inline BYTES NAME(const uint8_t *p, int64_t e)
 {
-    return p[e >> 5 << 4 | (e & 15)] >> (e >> 2 & 4) & 15;
+    WORDS a = (WORDS)*(const BYTES *)(p + (PLACE));
+    return (BYTES)(a >> (SHIFT)) & 15;
 }"""
+"""Bytes of elements; each word holds whole bytes."""
 _BITS = """static inline INTS NAME(const uint8_t *p, int64_t e)
 {
     BYTES a = *(const BYTES *)(p + PLACE);
@@ -37,21 +40,43 @@ _FLOATS = """static inline FLOATS NAME(const uint8_t *p, int64_t e)
 }"""
 
 
-def vector_of_nibbles(dtype: str, two: bool, wanted: str, lanes: int) -> tuple[str, list[str]]:
+def _at(half: int) -> tuple[str, str]:
+    """Returns the index of the byte of element `e`, and the bits by which it is shifted."""
+    if not half:
+        return "e", "0"
+    log = half.bit_length() - 1
+    return f"e >> {log + 1} << {log} | (e & {half - 1})", f"(int)(e >> {log - 2} & 4)"
+
+
+def nibble(half: int) -> tuple[str, str]:
+    """Returns the function that reads the bits of one element, and its definition."""
+    (place, shift), name = _at(half), f"nibble{half}"
+    return name, _NIBBLE.replace("NAME", name).replace("PLACE", place).replace("SHIFT", shift)
+
+
+def bytes_of_nibbles(half: int, count: int) -> tuple[str, list[str]]:
+    """Returns the function that reads elements of no sign as a vector of `count` bytes, and the definitions it needs."""
+    (place, shift), name = _at(half), f"nibbles{half}_x{count}"
+    text = _NIBBLES.replace("NAME", name).replace("PLACE", place).replace("SHIFT", shift)
+    text = text.replace("BYTES", kind_name("uint8", count)).replace("WORDS", kind_name("uint32", count // 4))
+    return name, [vector_type("uint8", count), vector_type("uint32", count // 4), text]
+
+
+def vector_of_nibbles(dtype: str, half: int, wanted: str, lanes: int) -> tuple[str, list[str]]:
     """Returns the function that reads a vector as float32 or int32, and the definitions it needs, in order.
 
-    two  True if two elements are in a byte
+    half  `Buffer.nibbles`
     """
-    bits = f"bits_of_{'nibbles' if two else dtype}_x{lanes}"
-    name = f"{wanted}_of_{'nibbles_of_' if two else ''}{dtype}_x{lanes}"
+    (place, shift), of = _at(half), f"nibbles{half}" if half else dtype
+    bits = f"bits_of_{of}_x{lanes}"
+    name = f"{wanted}_of_{f'{of}_of_' if half else ''}{dtype}_x{lanes}"
     sign = 8 if dtype == "int4" else 0
     values = ", ".join(f"{((code ^ sign) - sign)}.0f" for code in range(16))
     kinds = {"BYTES": "uint8", "INTS": "int32", "FLOATS": "float32"}
     texts = []
     for text, own in ((_BITS, bits), (_FLOATS if wanted == "float32" else _INTEGERS, name)):
         text = text.replace("NAME", own).replace("BITS", bits).replace("LANES", str(lanes)).replace("VALUES", values)
-        text = text.replace("SIGN", str(sign)).replace("PLACE", "(e >> 5 << 4 | (e & 15))" if two else "e")
-        text = text.replace("SHIFT", "(int)(e >> 2 & 4)" if two else "0")
+        text = text.replace("SIGN", str(sign)).replace("PLACE", f"({place})").replace("SHIFT", shift)
         for word, kind in kinds.items():
             text = text.replace(word, kind_name(kind, lanes))
         texts.append(text)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from glenside.codegen.emit_c.nibbles import NIBBLE
+from glenside.codegen.emit_c.nibbles import nibble
 from glenside.codegen.emit_c.scalar_primitives import (
     BITS,
     PRIMITIVES_IN_C,
@@ -87,7 +87,7 @@ class Formulas:
         if load.picked:
             return f"{self.name(load.buffer)}[{self.place(load)}]"
         if load.buffer.nibbles:
-            return f"{self.helper('nibble', NIBBLE)}({', '.join(self.address(load.buffer, load.place))})"
+            return f"{self.helper(*nibble(load.buffer.nibbles))}({', '.join(self.address(load.buffer, load.place))})"
         return "{}[{}]".format(*self.address(load.buffer, load.place))
 
     def stored(self, store: Store) -> str:

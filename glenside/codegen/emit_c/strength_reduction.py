@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from glenside.codegen.emit_c.nibbles import HALF
 from glenside.codegen.emit_c.vector_printer import VectorFormulas
 from glenside.codegen.loop_ir.affine_analysis import coefficient, is_direct, loads_in, substituted
 from glenside.codegen.loop_ir.ir import Buffer, For, Load, Prefetch, Role, Statement, Store, Way, When
@@ -53,7 +52,7 @@ class Pointers(VectorFormulas):
         axes, reads = _unrolled(loop.body) or ([], [])
         for read in reads:
             buffer, place = read.buffer, substituted(read.place, dict.fromkeys(axes, Index()))
-            if buffer.nibbles and any(factor % (2 * HALF) for _, factor in place.terms):
+            if buffer.nibbles and any(factor % (2 * buffer.nibbles) for _, factor in place.terms):
                 continue  # a pointer would be to half a byte
             if is_direct(place, loop.axis):
                 pointer = Pointer(f"q{len(found)}", buffer, Index(place.terms), coefficient(place, loop.axis))

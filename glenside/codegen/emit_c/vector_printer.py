@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from glenside.codegen.emit_c.nibbles import NIBBLES, vector_of_nibbles
+from glenside.codegen.emit_c.nibbles import NIBBLES, bytes_of_nibbles, vector_of_nibbles
 from glenside.codegen.emit_c.scalar_primitives import STORED_AS
 from glenside.codegen.emit_c.scalar_printer import Formulas, number_in_c
 from glenside.codegen.emit_c.vector_casts import (
@@ -156,7 +156,10 @@ class VectorFormulas(Formulas):
         assert lane is not None
         if not isinstance(load, Load) or not coefficient(load.place, lane):
             return ""
-        base, place = self.address(load.buffer, substituted(load.place, {lane: Index()}))
+        begin = substituted(load.place, {lane: Index()})
+        if load.buffer.nibbles and formula.dtype == load.dtype.replace("4", "8") == "uint8" and lane.size >= 4:
+            return self._unpacked(load, begin, lane.size)
+        base, place = self.address(load.buffer, begin)
         wanted = "float32" if formula.dtype == "float32" else "int32"
         name, texts = vector_of_nibbles(load.dtype, load.buffer.nibbles, wanted, lane.size)
         self.functions |= dict.fromkeys(texts)
@@ -227,12 +230,25 @@ class VectorFormulas(Formulas):
             if operand.is_in_memory:
                 load = taken[0]
                 assert isinstance(load, Load), "blocks are in memory"
-                texts.append(self._start(load))
+                texts.append(self._block(load, 4 * lanes))
             elif operand in (Operand.WORD, Operand.PAIR):
                 texts.append(self._word(taken))
             else:
                 texts.append(self._as_vector(taken[0]) if operand is Operand.VECTOR else self.formula(taken[0]))
         return f"{instruction.name}_x{lanes}({', '.join(texts)})"
+
+    def _block(self, load: Load, count: int) -> str:
+        """Returns a vector of `count` bytes of memory, of lanes with several elements each."""
+        if not load.buffer.nibbles:
+            return f"*(const u8x{count} *)({self._start(load)})"
+        assert self.lane is not None
+        return self._unpacked(load, substituted(load.place, {self.lane: Index()}), count)
+
+    def _unpacked(self, load: Load, place: Index, count: int) -> str:
+        """Returns elements of 4 bits from an index on as bytes."""
+        name, texts = bytes_of_nibbles(load.buffer.nibbles, count)
+        self.functions |= dict.fromkeys(texts)
+        return f"{name}({', '.join(self.address(load.buffer, place))})"
 
     def _word(self, parts: Sequence[Formula]) -> str:
         """Packs bytes or halves into one word, the first one lowest; contiguous ones are one load."""

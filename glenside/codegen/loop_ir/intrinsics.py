@@ -104,9 +104,9 @@ def _products_of_4(operands: Sequence[Formula], kind: str) -> Formula:
     return total
 
 
-_DOT_4 = """static inline i32xLANES NAME(i32xLANES sum, uint8_t shift, uint32_t word, const void *block)
+_DOT_4 = """static inline i32xLANES NAME(i32xLANES sum, uint8_t shift, uint32_t word, u8xBYTES block)
 {
-    u32xLANES b = (u32xLANES)*(const u8xBYTES *)block, a = (u32xLANES){0} + word;
+    u32xLANES b = (u32xLANES)block, a = (u32xLANES){0} + word;
     a = (u32xLANES)((u8xBYTES)a + shift);
 #if defined __AVX512VNNI__ && (SIZE == 64 || defined __AVX512VL__)
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(UNSIGNED), "vm"(SIGNED));
@@ -205,9 +205,8 @@ def apply_one(primitive: Primitive, operand: Formula) -> Formula:
 
 # The order and the rounding are those of the "Intel 64 and IA-32 Architectures Software Developer's Manual", VDPBF16PS:
 # round to nearest even in any rounding mode, subnormal operands and results flushed to 0.
-_DOT_2 = """static inline f32xLANES NAME(f32xLANES sum, uint32_t pair, const void *block)
+_DOT_2 = """static inline f32xLANES NAME(f32xLANES sum, uint32_t pair, u8xBYTES b)
 {
-    u8xBYTES b = *(const u8xBYTES *)block;
     u32xLANES a = (u32xLANES){0} + pair;
 #if defined __AVX512BF16__ && (SIZE == 64 || defined __AVX512VL__)
     __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "vm"(b));

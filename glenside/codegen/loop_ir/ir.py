@@ -50,15 +50,15 @@ class Way(Enum):
 class Buffer:
     """An array in row-major order. A tensor's buffer has the tensor's name, a buffer that nests fill has a number.
 
-    nibbles  True if C reads two elements of 4 bits from a byte: element e is in byte e // 32 * 16 + e % 16, in the low
-             half of the byte if e // 16 is even. 16 elements in a row are 16 bytes in a row, shifted by the same bits
+    nibbles  n if C reads two elements of 4 bits from a byte, else 0: element e is in byte e // 2n * n + e % n, in the low
+             half of the byte if e // n is even. n elements in a row are n bytes in a row, shifted by the same bits
     """
 
     name: str
     dims: Dims
     dtype: str
     role: Role
-    nibbles: bool = False
+    nibbles: int = 0
 
     @property
     def bytes(self) -> int:
@@ -311,6 +311,10 @@ class Packing:
     def _last(self) -> int:
         return -(-prod(n for n, _ in self.inner[len(self.inner) - self.together :]) // self.deep) * self.deep
 
+    def value(self, load: Load) -> Formula:
+        """Returns the packed value of an element of the source."""
+        return load
+
     def statements(self) -> tuple[Statement, ...]:
         """Returns the loops that fill the packed buffer."""
         made: list[Statement] = []
@@ -337,7 +341,7 @@ class Packing:
                 place = Index() + self.first + begin * self.stride
                 for index, stride in zip(at, strides, strict=False):
                     place = place + index * stride
-                value: Formula = Load(self.source, place) if values else Number(Fraction(0), self.source.dtype)
+                value = self.value(Load(self.source, place)) if values else Number(Fraction(0), self.source.dtype)
                 body: tuple[Statement, ...] = (Store(self.buffer, flat, value),)
                 far = dict(zip(axes, [*strides, self.stride], strict=False))
                 for axis in (axes[-1], *sorted(reversed(axes[:-1]), key=lambda axis: abs(far.get(axis, 0)))):

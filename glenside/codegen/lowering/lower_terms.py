@@ -36,6 +36,7 @@ from glenside.codegen.lowering.inline_gathers import InlineGathers, inline_gathe
 from glenside.codegen.lowering.inline_reductions import join_of
 from glenside.codegen.lowering.layout_assignment import best_order, is_narrow, lanes_to_fill
 from glenside.codegen.lowering.materialize import addressed_by, is_inline, is_sorting, stored_terms
+from glenside.codegen.lowering.quantized_weights import scaled_activations
 from glenside.codegen.lowering.reductions import normalized
 from glenside.codegen.lowering.term_reads import asking_of, dims_of_parts
 from glenside.codegen.passes.fuse_padding import BORDER
@@ -105,7 +106,9 @@ class Lowering:
             normalized: self._normalized,
             mapped: self._mapped,
         }
-        self.stored = stored_terms(self.terms, self.results, self._host if machine else lambda *_: (), self.inline)
+        scaled = scaled_activations(self.terms) if machine else frozenset()
+        host = self._host if machine else lambda *_: ()
+        self.stored = stored_terms(self.terms, self.results, host, self.inline, scaled)
 
     def module(self) -> Module:
         """Returns the nests of the program, each with the block from which it was scheduled."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from glenside.codegen.lowering.fill_rules import category_of, filler, is_unrolled
 from glenside.codegen.lowering.inline_gathers import InlineGathers
@@ -38,8 +38,9 @@ def stored_terms(
     results: Iterable[Term],
     host: Callable[[Term, bool], Iterable[Term]] = lambda *_: (),
     inline: InlineGathers = _NONE_INLINE,
+    scaled: Set[Term] = frozenset(),
 ) -> set[Term]:
-    """Returns the terms of `order` (children first) to materialize.
+    """Returns the terms of `order` (children first) to materialize; those of `scaled` only if they are results.
 
     `host` is called for each term, from the results down, with True if the term is stored or read more than once. It
     returns further terms to store.
@@ -48,7 +49,7 @@ def stored_terms(
     found = _Reads(order, stored, inline)
     for term in reversed(order):
         stored.update(host(term, found.often[term] or term in stored))
-        if term.operator.name not in LEAVES and found.requires(term):
+        if term.operator.name not in LEAVES and term not in scaled and found.requires(term):
             stored.add(term)
         found.read(term)
         stored |= addressed_by(term, inline)

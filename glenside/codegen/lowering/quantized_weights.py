@@ -8,7 +8,7 @@ time of a product that waits for memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import gcd, prod
 
 import numpy as np
@@ -37,7 +37,7 @@ def quantized_weights(program: Program) -> frozenset[Term]:
     """Returns the terms that scale weights of products that are stored as integers and scales: they are not folded."""
     constant = program.info.constant
     read = (operand for term in program.info.order if _is_product(term) for operand in term.children[0].children)
-    return frozenset(postorder(*(operand for operand in read if constant[operand] and _is_stored_so(operand))))
+    return frozenset(postorder(*(operand for operand in read if constant[operand] and is_stored_so(operand))))
 
 
 def with_quantized_weights(program: Program) -> Program:
@@ -90,7 +90,7 @@ class _Weights:
         if operand not in self.found:
             rows, item = operand.access.shape.product(), operand.access.item
             small = operand.access.size < _LEAST_ELEMENTS or rows < _LEAST_ROWS
-            parts = None if small or len(item) != 1 or _is_stored_so(operand) else _parts(operand)  # windows stay whole
+            parts = None if small or len(item) != 1 or is_stored_so(operand) else _parts(operand)  # windows stay whole
             self.found[operand] = None if parts is None else self._scaled(operand, *parts)
         return self.found[operand]
 
@@ -143,18 +143,35 @@ def _parts(term: Term) -> tuple[Term, Term] | None:
     )
 
 
-def _is_stored_so(operand: Term) -> bool:
+def is_stored_so(operand: Term) -> bool:
     """True if an operand is a tensor of integers times one of scales, as `with_quantized_weights` writes it."""
-    product = operand.children[0] if operand.operator.name == "access" else operand
-    if product.operator.name != "compute" or product.attributes[0] != "elementwise-mul":
+    found = _integers_and_scales(operand)
+    if found is None or any(part.operator.name != "access-tensor" for part in found):
         return False
+    return found[1].access.dims[-1] == 1 and found[0].access.dims[-1] >= _LEAST_BLOCK
+
+
+def scaled_activations(terms: Iterable[Term]) -> frozenset[Term]:
+    """Returns int8 times scales that products with weights of that kind read: a tile scales its sums of integers."""
+    pairs = [term.children[0].children for term in terms if _is_product(term)]
+    read = [(a, b) for pair in pairs for a, b in (pair, pair[::-1]) if is_stored_so(b) and not is_stored_so(a)]
+    return frozenset(_unsplit(a) for a, _ in read if (own := _integers_and_scales(a)) and own[0].access.dtype == "int8")
+
+
+def _unsplit(operand: Term) -> Term:
+    return operand.children[0] if operand.operator.name == "access" else operand
+
+
+def _integers_and_scales(operand: Term) -> tuple[Term, Term] | None:
+    """Returns narrow integers and the scales that are broadcast to them, if an operand is their product."""
+    product = _unsplit(operand)
+    if product.operator.name != "compute" or product.attributes[0] != "elementwise-mul":
+        return None
     pair = product.children[0].children
     if len(pair) != 2 or pair[0].operator.name != "cast" or pair[1].operator.name != "access-broadcast":
-        return False
+        return None
     integers, scales = pair[0].children[0], pair[1].children[0]
-    narrow = integers.access.dtype in _KEPT
-    stored = integers.operator.name == scales.operator.name == "access-tensor"
-    return stored and narrow and scales.access.dims[-1] == 1 and integers.access.dims[-1] >= _LEAST_BLOCK
+    return (integers, scales) if integers.access.dtype in _KEPT else None
 
 
 def _moved(term: Term, operands: Mapping[Term, Term]) -> Term:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from glenside.codegen.emit_c.nibbles import HALF
 from glenside.codegen.loop_ir.bf16_split_matmul import PartPacking
+from glenside.codegen.loop_ir.block_packing import OffsetPacking
 from glenside.codegen.loop_ir.ir import Buffer, Packing, Role
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.operand import Array
@@ -63,12 +63,12 @@ def packed_constants(packings: Iterable[Packing], sources: Mapping[Buffer, Array
 def in_memory(constants: Mapping[Buffer, Array]) -> dict[Buffer, Array]:
     """Returns constants as C reads them: two elements of 4 bits in a byte, where buffers say so."""
     small = {buffer: array for buffer, array in constants.items() if buffer.nibbles}
-    halves = {buffer: array.view(np.uint8).reshape(-1, 2, HALF) for buffer, array in small.items()}
+    halves = {buffer: array.view(np.uint8).reshape(-1, 2, buffer.nibbles) for buffer, array in small.items()}
     memory = Memory(array.size // 2 for array in halves.values())
     found = dict(constants)
     for buffer, array in halves.items():
         found[buffer] = memory.array(array.size // 2, np.uint8)
-        np.bitwise_or(array[:, 0] & 15, array[:, 1] << 4, out=found[buffer].reshape(-1, HALF))
+        np.bitwise_or(array[:, 0] & 15, array[:, 1] << 4, out=found[buffer].reshape(-1, buffer.nibbles))
     return found
 
 
@@ -96,6 +96,8 @@ def _packed(packing: Packing, source: Array, memory: Memory) -> Array:
         .reshape(groups, -1)
         for begin, width, n in packing.pieces
     ]
-    packed = memory.array(groups * depth * columns, source.dtype)
+    packed = memory.array(groups * depth * columns, RECORDS[packing.buffer.dtype].numpy)
+    if isinstance(packing, OffsetPacking):
+        parts = [packing.packed(part) for part in parts]
     np.concatenate(parts, axis=1, out=packed.reshape(groups, -1))
     return packed

@@ -77,6 +77,15 @@ class DeepTiles(Tiles):
             steps = self.stepped(axis, steps, written, tile)
         return steps
 
+    def _start_of_panel(self, tile: Tile, packed: Load) -> Index:
+        """Returns the index of the first element of a tile's panel in the packed operand."""
+        place, depth = Index(), self.packings[packed].depth
+        for axis in (*self.block.around, *self.block.axes):
+            if axis != self.columns and coefficient(packed.place, axis):
+                place = place * axis.size + at(axis)
+        place = tile.change(place * (depth * self.columns.size) + tile.begin * depth)
+        return place + at(tile.panel) * (depth * tile.width)
+
     def _together(self, tile: Tile, step: Index, taken: int, position: TilePosition | None) -> list[Statement]:
         """Returns the products of `taken` steps of the last reduction axis, and the prefetch of the next panel."""
         assert self.operands, "there are factors"
@@ -84,13 +93,8 @@ class DeepTiles(Tiles):
         packing, deep = self.packings[packed], self.deep
         outer, last = self.sum[:-1], self.sum[-1:]
         within = flattened([*map(at, outer), step], [*(n.size for n in outer), -(-prod(n.size for n in last) // deep)])
-        place = Index()
-        for axis in (*self.block.around, *self.block.axes):
-            if axis != self.columns and coefficient(packed.place, axis):
-                place = place * axis.size + at(axis)
         depth, width = packing.depth, tile.width
-        place = tile.change(place * (depth * self.columns.size) + tile.begin * depth)
-        place = place + (at(tile.panel) * (depth // deep) + within) * (width * deep) + tile.column * deep
+        place = self._start_of_panel(tile, packed) + within * (width * deep) + tile.column * deep
         block = [Load(packing.buffer, place + i) for i in range(deep)]
         start = tile.change(same.place)
         ends = [substituted(start, {axis: step * deep + i for axis in last}) for i in range(taken)]

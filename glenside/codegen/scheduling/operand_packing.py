@@ -39,20 +39,21 @@ def packing_of(
     inner: Sequence[Axis],
     number: int,
     aligned: bool = False,
+    half: int = HALF,
 ) -> Packing:
     """Returns the packing of an operand: cut along `along` into pieces, with the `inner` axes as reduction steps.
 
-    aligned  True if each vector, of at most `HALF` lanes, begins at a multiple of its lanes: then it is in one half of
-             bytes, if two elements are in a byte
+    aligned  True if each vector, of at most `half` elements, begins at a multiple of its size: then it is in one half
+             of bytes, if two elements are in a byte
     """
     outer = [a for a in (*block.around, *block.axes) if a != along and coefficient(load.place, a)]
     role = Role.CONSTANT if load.buffer.role is Role.CONSTANT else Role.TEMPORARY
     name = f"{load.buffer.name}.packed" + (f".{number + 1}" if number else "")
     dims = Dims((prod(axis.size for axis in (*outer, *inner, along)),))
-    whole = dims.product() % (2 * HALF) == 0
+    whole = dims.product() % (2 * half) == 0
     nibbles = role is Role.CONSTANT and load.dtype in NIBBLES and aligned and whole
     return Packing(
-        Buffer(name, dims, load.dtype, role, nibbles),
+        Buffer(name, dims, load.dtype, role, half if nibbles else 0),
         load.buffer,
         load.place.constant,
         tuple((axis.size, coefficient(load.place, axis)) for axis in outer),

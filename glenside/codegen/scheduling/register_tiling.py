@@ -214,7 +214,7 @@ class Tiles:
             (height, width)
             for width in (1, 2, 3, 4)
             for height in range(1, min(rows, self.machine.registers) + 1)
-            if height * unit * width + self._beside(width) <= self.machine.registers
+            if self._registers(height * unit * width, width) <= self.machine.registers
         ]
         return min(shapes, key=cycles)
 
@@ -227,12 +227,21 @@ class Tiles:
         """Returns the registers that a step needs besides the accumulators."""
         return width + 1
 
+    def _registers(self, sums: int, width: int) -> int:
+        """Returns the registers of a tile with `sums` accumulators, `width` of them in a row."""
+        return sums + self._beside(width)
+
+    @property
+    def in_blocks(self) -> bool:
+        """True if a packed operand may be the same for a block of steps: a scale of a block is packed once."""
+        return self.at_once == 1
+
     def _order_sum(self) -> None:
         """Sets the order of the reduction axes by the strides of unpacked operands, merges them, and sets packings."""
         free = [load for load in self.loads if load not in self.packed]
         indices = [load.place for load in free]
         axes = [axis for axis in self.joined.axes if axis.size != 1]
-        once = [n.place for n in self.packed if self.at_once == 1 and not all(coefficient(n.place, a) for a in axes)]
+        once = [n.place for n in self.packed if self.in_blocks and not all(coefficient(n.place, a) for a in axes)]
         groups = merged([*indices, *once], axes)
         groups.sort(key=lambda group: -max((abs(coefficient(i, group[-1])) for i in indices), default=0))
         self.groups = groups
@@ -240,8 +249,8 @@ class Tiles:
         self.packings = {load: self._packing(load, self._inner(load), i) for i, load in enumerate(self.packed)}
 
     def _depends(self, load: Load, group: Sequence[Axis]) -> bool:
-        """True if a packed operand has steps along reduction axes: a scale of a block of steps is packed once."""
-        return self.at_once > 1 or any(coefficient(load.place, axis) for axis in group)
+        """True if a packed operand has steps along reduction axes."""
+        return not self.in_blocks or any(coefficient(load.place, axis) for axis in group)
 
     def _inner(self, load: Load) -> list[Axis]:
         """Returns the reduction axes along which a packed operand has steps."""

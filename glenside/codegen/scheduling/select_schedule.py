@@ -33,6 +33,7 @@ from glenside.codegen.scheduling.dot_product_tiles import PairTiles
 from glenside.codegen.scheduling.index_set_splitting import in_pieces
 from glenside.codegen.scheduling.integer_tiles import IntegerTiles
 from glenside.codegen.scheduling.operand_packing import packing_of
+from glenside.codegen.scheduling.quantized_tiles import BlockTiles
 from glenside.codegen.scheduling.reduction_lane_tiles import LaneTiles
 from glenside.codegen.scheduling.register_tiling import Tiles
 from glenside.codegen.scheduling.vectorize import evenly, in_vectors, joined_in_lanes, lanes_in, run, runs_along, spread
@@ -105,7 +106,7 @@ def _made(block: Block, axes: Iterator[int], machine: Machine) -> ScheduledBlock
     if not found.joined:
         return _elementwise(found, axes, machine)
     in_lanes = LaneTiles(found, axes, machine)
-    for kind in (IntegerTiles, PairTiles, Tiles):
+    for kind in (IntegerTiles, PairTiles, BlockTiles, Tiles):
         tiles = kind(found, axes, machine)
         if tiles.is_possible:
             made = in_lanes.made() if in_lanes.is_better(tiles.columns.size) else tiles.made()

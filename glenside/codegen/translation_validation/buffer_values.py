@@ -13,6 +13,7 @@ from math import isfinite, prod
 import numpy as np
 
 from glenside.codegen.loop_ir.bf16_split_matmul import CHUNK, PartPacking
+from glenside.codegen.loop_ir.block_packing import BlockSums, OffsetPacking
 from glenside.codegen.loop_ir.ir import Buffer, Packing
 from glenside.ir.dtypes import REALS, limits
 from glenside.ir.errors import BadInput
@@ -70,9 +71,13 @@ class Values:
     def at(self, buffer: Buffer, places: Array) -> Array:
         """Returns the elements of a buffer at indices within it."""
         packing = self.packings.get(origin(buffer))
+        if isinstance(packing, BlockSums):
+            return packing.values(places, lambda at: self.at(packing.source, at))
         if packing is not None:
             source, is_value = source_places(packing, places)
             found = self.at(packing.source, source)
+            if isinstance(packing, OffsetPacking):
+                return packing.packed(found)
             return np.where(is_value, found, found.dtype.type(0))
         if buffer.name in self.known and buffer.dims.product() == 1:
             return np.broadcast_to(self.known[buffer.name][0], places.shape)

@@ -16,6 +16,7 @@ import numpy as np
 
 from glenside.codegen.loop_ir.accesses import used_buffers
 from glenside.codegen.loop_ir.bf16_split_matmul import PartPacking
+from glenside.codegen.loop_ir.block_packing import OffsetPacking
 from glenside.codegen.loop_ir.faults import Condition, Fault
 from glenside.codegen.loop_ir.ir import Buffer, For, Layout, Loops, Nest, Packing, Role, Sort, Statement, Store, When
 from glenside.codegen.loop_ir.pass_observer import OBSERVER
@@ -108,7 +109,8 @@ def packed_wrongly(
         places = np.random.default_rng(size).integers(0, size, _SAMPLES_PER_PACKING)
         source, is_value = source_places(packing, places)
         got = packed[packing.buffer].reshape(-1)[places]
-        want = constants[packing.source.name].reshape(-1)[np.where(is_value, source, 0)].astype(got.dtype)
+        want = constants[packing.source.name].reshape(-1)[np.where(is_value, source, 0)]
+        want = packing.packed(want) if isinstance(packing, OffsetPacking) else want.astype(got.dtype)
         if not isinstance(packing, PartPacking) or packing.parts == 1:
             want = np.where(is_value, want, got.dtype.type(0))
         else:

@@ -1,0 +1,65 @@
+"""Rounds the activations of products with weights of 4 and 8 bits to int8, a block of steps at a time: on request.
+
+    x (rows)(blocks steps) becomes q s, with s = largest magnitude of a block / 127 and q = round(x / s)
+
+The products are then of integers. The result is another one: an element changes by half a scale at most.
+"""
+
+from __future__ import annotations
+
+from glenside.builder.layout import broadcast, split_at
+from glenside.builder.pointwise import cast, combine, compute, divide, filled, multiply
+from glenside.builder.reductions import reduce_axes
+from glenside.codegen.lowering.quantized_weights import is_stored_so, with_quantized_weights
+from glenside.ir.errors import BadInput
+from glenside.ir.program import Program, is_product
+from glenside.ir.term import Term, build, rebuild_all
+
+ACTIVATIONS = ("float32", "int8")
+_MOST = 127
+_LEAST_MAGNITUDE = "1e-30"
+"""Magnitudes below are rounded to 0: the inverse of their scale would not be finite."""
+_DEEP = 4
+"""Steps of a block that an instruction adds: blocks of other lengths stay floats."""
+
+
+def with_int8_activations(program: Program) -> tuple[Program, int]:
+    """Rounds activations of products with weights of few bits; returns the program, and the number of such products.
+
+    Raises BadInput if there is none.
+    """
+    program, found, count = with_quantized_weights(program), dict[Term, Term](), 0
+
+    def replaced(term: Term, children: tuple[Term, ...]) -> Term | None:
+        nonlocal count
+        given = term.children[0].children if is_product(term) else ()
+        if len(given) != 2 or not any(map(_is_weights, given)):
+            return None
+        (pair,) = children
+        own = [a if _is_weights(b) else found.setdefault(a, _rounded(a)) for a, b in zip(pair.children, given, strict=True)]
+        count += 1
+        return build("compute", "dot-product", build("access-product", *own, *pair.attributes))
+
+    roots = rebuild_all(program.roots, replaced)
+    if not count:
+        raise BadInput(
+            f"activations are rounded to int8 for products with weights of 4 or 8 bits in blocks, and {program.name} "
+            "has none: gl.quantize_weights rounds weights"
+        )
+    return program.with_roots(roots), count
+
+
+def _is_weights(operand: Term) -> bool:
+    return is_stored_so(operand) and operand.access.dims[-1] % _DEEP == 0
+
+
+def _rounded(x: Term) -> Term:
+    """Returns x (rows)(blocks steps) as int8 times a scale for each block."""
+    dims, last = x.access.dims, x.access.rank - 1
+    flat = split_at(x, len(dims))
+    largest = reduce_axes("reduce-max", compute("abs", flat), [last], keep=True)
+    largest = combine("maximum", largest, filled(largest, _LEAST_MAGNITUDE))
+    inverse = divide(filled(largest, _MOST), largest)
+    integers = cast(compute("round", multiply(flat, broadcast(inverse, dims))), "int8")
+    scale = divide(largest, filled(largest, _MOST))
+    return split_at(multiply(cast(integers, "float32"), broadcast(scale, dims)), x.access.split)
