@@ -215,6 +215,7 @@ def compile(
     memory: int | str | None = None,
     check: bool = False,
     without: Sequence[str] = (),
+    activations: str = "float32",
     **how: Any,
 ) -> Function:
     """Compiles the program to a function on numpy arrays with the system's C compiler: `f = gl.compile(p); f(x, ..)`.
@@ -229,17 +230,21 @@ def compile(
              variants must respect; other targets have a budget of their own
     check    True: require that `f.check()` is ok: exact over residues, and within the bounds of rounding
     without  loop passes to leave out, such as "fuse-padding" (`glenside compile --emit passes` lists them)
+    activations  "int8": round those of products with weights of 4 or 8 bits in blocks, which then are products of
+             integers: another result, within the bound that the report gives
     how      arguments of `optimize`
 
     Raises BadInput for a black box, a constant without a value, or a missing compiler; CheckFailed if `check` is set
     and the check fails; Unverified if the loops violate an invariant.
     """
     from glenside.check.compiled import Function  # loading a back end takes as long as many searches
+    from glenside.codegen.lowering.quantized_activations import with_activations
     from glenside.codegen.processor.model import machine_of
     from glenside.codegen.runtime.compiled_function import Lowered, keeping
     from glenside.passes.integer_sums import for_processors
 
     _program(program, "compiled")
+    program = with_activations(program, activations)
     of = machine_of(machine)
     most = byte_count(memory, "a memory budget") if isinstance(memory, str) else memory
     if most is not None and most <= 0:

@@ -137,6 +137,31 @@ class Valued(Declared):
 
 
 @dataclass(frozen=True)
+class Compilable(Valued):
+    """A program to compile, and the dtype of the activations of its products."""
+
+    activations: Annotated[
+        str,
+        typer.Option(
+            "--activations",
+            help="int8: round the activations of products with weights of 4 or 8 bits, by block. By default float32.",
+        ),
+    ] = "float32"
+
+    def loader(self, **more: Any) -> Callable[[], Program]:
+        from glenside.codegen.lowering.quantized_activations import with_activations
+
+        load = super().loader(**more)
+        if self.activations == "float32":
+            return load
+        return lambda: with_activations(load().seeded_constants(self.seed), self.activations)
+
+    @property
+    def is_as_it_stands(self) -> bool:
+        return super().is_as_it_stands and self.activations == "float32"
+
+
+@dataclass(frozen=True)
 class Trained(Valued):
     """A program, or a step of training it."""
 

@@ -7,43 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import run
+from small_weights import constants, floats, product
 
 import glenside as gl
 from glenside.builder.layout import broadcast, reshape, transpose
 from glenside.builder.pointwise import add, cast, multiply, subtract
-from glenside.codegen.loop_ir.ir import Role
 from glenside.codegen.processor.model import machine_of
 from glenside.fuzzing.compiling import machines
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 
 pytestmark = pytest.mark.needs_compiler
-
-
-def _floats(rng: np.random.Generator, *dims: int) -> np.ndarray:
-    return (rng.standard_normal(dims) + 3).astype(np.float32)
-
-
-def product(rows: int, columns: int, depth: int, block: int, least: int, most: int, dtype: str = "int8") -> Program:
-    """Returns x (rows depth) times integers in [least, most] (columns depth), with a scale for each block of steps."""
-    rng, b = np.random.default_rng(rows + columns + depth), gl.Builder()
-    integers = rng.integers(least, most, (columns, depth), endpoint=True)
-    integers[0, :2] = least, most
-    weights = cast(b.constant("q", (columns, depth), dtype, integers.astype(dtype)), "float32")
-    scales = b.constant("s", (columns, depth // block), value=_floats(rng, columns, depth // block))
-    by_block = reshape(
-        broadcast(reshape(scales, (columns, depth // block, 1)), (columns, depth // block, block)), (columns, depth)
-    )
-    return b.finish(b.linear(b.input("x", (rows, depth)), multiply(weights, by_block)))
-
-
-def constants(function: gl.Function) -> dict[str, int]:
-    """Returns the bytes of constants by dtype."""
-    found: dict[str, int] = {}
-    for buffer in function.loops.buffers:
-        if buffer.role is Role.CONSTANT:
-            found[buffer.dtype] = found.get(buffer.dtype, 0) + buffer.bytes
-    return found
 
 
 def outputs(program: Program, function: gl.Function, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -102,7 +76,7 @@ def _weights(b: gl.Builder, scaled: str) -> Term:
             multiply(transpose(q, (1, 0)), broadcast(reshape(s, (1, 64)), (128, 64))), (1, 0)
         ),
         "a scale of each step": lambda: multiply(
-            q, broadcast(b.constant("g", (1, 128), value=_floats(rng, 1, 128)), (64, 128))
+            q, broadcast(b.constant("g", (1, 128), value=floats(rng, 1, 128)), (64, 128))
         ),
         "an addend": lambda: add(multiply(q, broadcast(s, (64, 128))), broadcast(s, (64, 128))),
         "fractions": lambda: multiply(
@@ -138,7 +112,7 @@ def test_two_products_of_one_input_keep_their_integers_through_the_search() -> N
     x, results = b.input("x", (1, 128)), []
     for name in "uv":
         q = b.constant(f"q{name}", (64, 128), "int8", rng.integers(-8, 8, (64, 128)).astype("int8"))
-        s = b.constant(f"s{name}", (64, 1), value=_floats(rng, 64, 1))
+        s = b.constant(f"s{name}", (64, 1), value=floats(rng, 64, 1))
         results.append(b.linear(x, multiply(cast(q, "float32"), broadcast(s, (64, 128)))))
     function = gl.compile(b.finish(build("construct-tuple", *results)), check=True)
     assert constants(function) == {"int8": 2 * 64 * 128, "float32": 2 * 64 * 4}
@@ -172,6 +146,6 @@ def test_weights_of_windows_are_folded() -> None:
     """Cut into blocks, the elements of windows would have no affine indices."""
     rng, b = np.random.default_rng(0), gl.Builder()
     q = b.constant("q", (64, 8, 3, 3), "int8", rng.integers(-8, 8, (64, 8, 3, 3)).astype("int8"))
-    scale = broadcast(b.constant("s", (64, 1, 1, 1), value=_floats(rng, 64, 1, 1, 1)), (64, 8, 3, 3))
+    scale = broadcast(b.constant("s", (64, 1, 1, 1), value=floats(rng, 64, 1, 1, 1)), (64, 8, 3, 3))
     program = b.finish(b.conv(b.input("x", (1, 8, 10, 10)), multiply(cast(q, "float32"), scale), padding=1))
     assert constants(gl.compile(program, "none", check=True)) == {"float32": 4 * 64 * 8 * 3 * 3}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glenside.cli.commands.native import Chosen, MachineName, machines_for, prepared
-from glenside.cli.options import Bounds, Html, JsonFile, Valued, command
+from glenside.cli.options import Bounds, Compilable, Html, JsonFile, command
 from glenside.cli.output import json_report, status_line, writable
 from glenside.ir.bounds import whole
 from glenside.ir.errors import BadInput
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @command
 def bench(
-    source: Valued,
+    source: Compilable,
     bounds: Bounds,
     machine: MachineName = None,
     target: Chosen = None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glenside.cli import completion
-from glenside.cli.options import Bounds, JsonFile, Valued, command
+from glenside.cli.options import Bounds, Compilable, JsonFile, Valued, command
 from glenside.cli.output import FAILED, OK, WRONG, json_report, status_line, writable
 from glenside.cli.table import print_passes
 from glenside.ir.errors import BadInput, GlensideError
@@ -49,7 +49,7 @@ Chosen = Annotated[
 
 @command
 def compile(
-    source: Valued,
+    source: Compilable,
     bounds: Bounds,
     output: Annotated[
         str | None,

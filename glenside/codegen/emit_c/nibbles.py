@@ -55,7 +55,7 @@ def nibble(half: int) -> tuple[str, str]:
 
 
 def bytes_of_nibbles(half: int, count: int) -> tuple[str, list[str]]:
-    """Returns the function that reads elements of no sign as a vector of `count` bytes, and the definitions it needs."""
+    """Returns the function that reads elements of no sign as a vector of bytes, and the definitions it needs."""
     (place, shift), name = _at(half), f"nibbles{half}_x{count}"
     text = _NIBBLES.replace("NAME", name).replace("PLACE", place).replace("SHIFT", shift)
     text = text.replace("BYTES", kind_name("uint8", count)).replace("WORDS", kind_name("uint32", count // 4))

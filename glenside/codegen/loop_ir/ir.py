@@ -50,8 +50,8 @@ class Way(Enum):
 class Buffer:
     """An array in row-major order. A tensor's buffer has the tensor's name, a buffer that nests fill has a number.
 
-    nibbles  n if C reads two elements of 4 bits from a byte, else 0: element e is in byte e // 2n * n + e % n, in the low
-             half of the byte if e // n is even. n elements in a row are n bytes in a row, shifted by the same bits
+    nibbles  n if C reads two elements of 4 bits from a byte, else 0: element e is in byte e // 2n * n + e % n, in the
+             low half of the byte if e // n is even. n elements in a row are n bytes in a row, shifted by the same bits
     """
 
     name: str

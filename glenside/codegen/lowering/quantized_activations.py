@@ -7,11 +7,14 @@ The products are then of integers. The result is another one: an element changes
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from glenside.builder.layout import broadcast, split_at
 from glenside.builder.pointwise import cast, combine, compute, divide, filled, multiply
 from glenside.builder.reductions import reduce_axes
 from glenside.codegen.lowering.quantized_weights import is_stored_so, with_quantized_weights
 from glenside.ir.errors import BadInput
+from glenside.ir.names import suggestion
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, rebuild_all
 
@@ -23,11 +26,19 @@ _DEEP = 4
 """Steps of a block that an instruction adds: blocks of other lengths stay floats."""
 
 
-def with_int8_activations(program: Program) -> tuple[Program, int]:
-    """Rounds activations of products with weights of few bits; returns the program, and the number of such products.
+def with_activations(program: Program, dtype: str) -> Program:
+    """Rounds activations of products with weights of few bits to a dtype of `ACTIVATIONS`; float32 keeps them.
 
-    Raises BadInput if there is none.
+    A remark of the program gives the number of products, and the bound of the error. Raises BadInput if there is none.
     """
+    if dtype not in ACTIVATIONS:
+        raise BadInput(
+            f"activations are {' or '.join(ACTIVATIONS)}, got {dtype!r}{suggestion(str(dtype), ACTIVATIONS)}"
+        )
+    if dtype == ACTIVATIONS[0]:
+        return program
+    if missing := [name for name in program.constants_declared if name not in program.constants]:
+        raise BadInput(f"rounding activations requires the values of constants, got none of {', '.join(missing)}")
     program, found, count = with_quantized_weights(program), dict[Term, Term](), 0
 
     def replaced(term: Term, children: tuple[Term, ...]) -> Term | None:
@@ -36,7 +47,10 @@ def with_int8_activations(program: Program) -> tuple[Program, int]:
         if len(given) != 2 or not any(map(_is_weights, given)):
             return None
         (pair,) = children
-        own = [a if _is_weights(b) else found.setdefault(a, _rounded(a)) for a, b in zip(pair.children, given, strict=True)]
+        other, weights = pair.children if _is_weights(given[1]) else pair.children[::-1]
+        if other not in found:
+            found[other] = _rounded(other)
+        own = (found[other], weights) if weights is pair.children[1] else (weights, found[other])
         count += 1
         return build("compute", "dot-product", build("access-product", *own, *pair.attributes))
 
@@ -46,7 +60,13 @@ def with_int8_activations(program: Program) -> tuple[Program, int]:
             f"activations are rounded to int8 for products with weights of 4 or 8 bits in blocks, and {program.name} "
             "has none: gl.quantize_weights rounds weights"
         )
-    return program.with_roots(roots), count
+    products = "product is" if count == 1 else "products are"
+    said = (
+        f"the activations of {count} {products} rounded to int8, by the blocks of the weights: an element changes by "
+        f"at most 1/{2 * _MOST - 1} of the largest magnitude of its block"
+    )
+    signature = replace(program.signature, remarks=(*program.signature.remarks, said))
+    return program.with_roots(roots, signature=signature)
 
 
 def _is_weights(operand: Term) -> bool:

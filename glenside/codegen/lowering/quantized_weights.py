@@ -15,6 +15,8 @@ import numpy as np
 
 from glenside.builder.layout import broadcast, reshape, split_at
 from glenside.builder.pointwise import cast, multiply
+from glenside.egraph.saturation import SATURATED
+from glenside.egraph.search import Search
 from glenside.ir.dtypes import RECORDS, limits
 from glenside.ir.names import primed
 from glenside.ir.operand import Array
@@ -65,6 +67,12 @@ def with_quantized_weights(program: Program) -> Program:
     declared = Program(rebuilt[0]).constants_declared
     old = {name: program.constants[name] for name in declared if name in program.constants}
     return program.with_roots(rebuilt, constants={**old, **weights.values})
+
+
+def keep_integers(program: Program, search: Search | None = None) -> tuple[Program, str]:
+    """Returns the program of `with_quantized_weights`: a pass before a search."""
+    complete = all(name in program.constants for name in program.constants_declared)
+    return with_quantized_weights(program) if complete else program, SATURATED
 
 
 def _is_product(term: Term) -> bool:

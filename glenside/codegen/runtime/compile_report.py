@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from glenside.codegen.memory.buffer_arena import Arena
@@ -29,6 +29,7 @@ class CompileReport:
     budget       a sentence: whether the memory budget is met; "" without a budget
     validation   the validation of sampled elements
     found        the report of the search, if there was one
+    remarks      other remarks on the program
     passes       seconds of each stage of lowering
     """
 
@@ -46,6 +47,7 @@ class CompileReport:
     budget: str = ""
     validation: Validation | None = None
     found: object = None
+    remarks: Sequence[str] = ()
     passes: Mapping[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -65,6 +67,7 @@ class CompileReport:
             *([f"Budget: {self.budget}."] if self.budget else []),
             *([] if self.validation is None else [str(self.validation)]),
         ]
+        lines += [f"Note: {remark}." for remark in self.remarks]
         return "\n".join([*lines, *([] if self.found is None else [str(self.found)])])
 
     def _stages(self) -> str:

@@ -213,6 +213,7 @@ class Compiled:
             "" if budget is None else budget_words(self._lowered.memory, budget),
             self._lowered.validation,
             found,
+            self.program.signature.remarks,
             self._lowered.seconds,
         )
         self._run: Any = self.library.run

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from dataclasses import fields as dataclass_fields
 from math import prod
 
 from glenside.codegen.emit_c.nibbles import NIBBLES, WIDE_HALF
@@ -89,7 +90,7 @@ class BlockTiles(DeepTiles):
         return (self.pair[0].integers, self.pair[1].integers) if self.pair else None
 
     def _factors(self) -> tuple[_Scaled, _Scaled] | None:
-        """Returns the operand that is the same for all columns, and the packed one, if both are integers with scales."""
+        """Returns the operand that is the same for all columns, and the packed one, if both are scaled integers."""
         element, joined = self.joined.element, self.joined
         if joined.combine != "add" or not isinstance(element, Apply) or element.primitive.name != "multiply":
             return None
@@ -97,7 +98,8 @@ class BlockTiles(DeepTiles):
         same, packed = found if found[1] is None or found[1].integers in self.packed else found[::-1]
         if same is None or packed is None or {*self.packed} != {packed.integers, packed.scale}:
             return None
-        if same.integers.dtype != "int8" or any(coefficient(n.place, self.columns) for n in (same.integers, same.scale)):
+        varies = any(coefficient(load.place, self.columns) for load in (same.integers, same.scale))
+        if same.integers.dtype != "int8" or varies:
             return None
         scales = (same.scale.place, packed.scale.place)
         inner = [a for a in joined.axes if a.size != 1 and not any(coefficient(place, a) for place in scales)]
@@ -124,8 +126,8 @@ class BlockTiles(DeepTiles):
         name = f"{load.buffer.name}.unsigned"
         dtype, role = f"uint{bits}", found.buffer.role
         buffer = Buffer(name, found.buffer.dims, dtype, role, WIDE_HALF if halves else 0)
-        fields = (getattr(found, name) for name in ("source", "first", "outer", "inner", "stride", "pieces", "deep"))
-        return OffsetPacking(buffer, *fields, together=found.together, offset=offset)
+        fields = {field.name: getattr(found, field.name) for field in dataclass_fields(found)}
+        return OffsetPacking(**{**fields, "buffer": buffer}, offset=offset)
 
     @property
     def _offset(self) -> int:

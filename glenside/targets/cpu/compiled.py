@@ -26,6 +26,7 @@ from glenside.cache.store import Cache, CacheFull, key_of
 from glenside.codegen.cost.count_work import predicted_nanoseconds
 from glenside.codegen.loop_ir.ir import Role
 from glenside.codegen.lowering.constant_preparation import prepared
+from glenside.codegen.lowering.quantized_weights import keep_integers
 from glenside.codegen.memory.buffer_arena import arena
 from glenside.codegen.pipeline import lower
 from glenside.codegen.processor.model import Machine, is_here, machine_of
@@ -48,6 +49,7 @@ from glenside.targets.base import (
     Budget,
     Extracted,
     Measure,
+    Pass,
     Prices,
     PricesAlgebra,
     ProductPrices,
@@ -176,6 +178,10 @@ class CompiledCPU(CPU, CostsInPlace, BoundsVariants, PricesAlgebra):
             outputs=self.outputs,
             max_growth=self.max_growth,
         )
+
+    def passes(self, way: Way) -> Sequence[Pass]:
+        """Returns the passes before the search. Weights stay integers: no sum of two products folds to floats."""
+        return (keep_integers, *super().passes(way))
 
     def families(self, way: Way, nodes: Sequence[Term]) -> tuple[str, ...]:
         """Returns the families without tiled products: reading windows and tiling rows is left to the loops."""
