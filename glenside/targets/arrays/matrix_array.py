@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +12,14 @@ from glenside.egraph.search import SearchResult
 from glenside.ir.bounds import number
 from glenside.ir.errors import BadInput
 from glenside.ir.names import suggestion
+from glenside.ir.program import Program
 from glenside.ir.term import Term
 from glenside.ir.types import ceil_div, if_fits
 from glenside.passes.distinct_layers import until_added_up
 from glenside.passes.network import fold_batch_norms
 from glenside.passes.variants import Cheapest
 from glenside.targets.arrays.array import UNLIMITED, Array, BitWidths
+from glenside.targets.arrays.best_mappings import MappedCycles, TilePrices
 from glenside.targets.arrays.plan import Plan, mapping_label, nearest_miss
 from glenside.targets.base import (
     BoundsProducts,
@@ -44,27 +45,6 @@ _LOOPS = (*_ANALYSES, "matrices", "algebra", "through-products")
 _TRANSPOSED = ("recipe-analyses", "transposed-analyses", "transposed")
 _CROSSED = ("crossed-mapping-analyses", "crossed-mapping")
 CYCLES = Measure("cycles", "cycles", "of the array, and of the vector unit beside it")
-
-
-@dataclass(frozen=True, slots=True)
-class _TilePrices:
-    """Cycles of products as tiles of an array, in the better order of operands; sums between them cost nothing."""
-
-    times_elements: ClassVar[bool] = False
-    array: Array
-
-    def product(self, groups: int, rows: int, depth: int, columns: int, read: int) -> float:
-        if not self.array.rows:
-            return 0
-        orders = (rows, columns), (columns, rows)
-        return float(min(self.array.tiled(groups, m, depth, n).cycles for m, n in orders))
-
-    def elementwise(self, read: int, written: int) -> float:
-        return _TIE * (read + written)
-
-
-_TIE = 1e-6
-"""Cycles of an element between layers: of two forms with equal products, the one that moves less is chosen."""
 
 
 class MatrixArray(Target, BoundsProducts, PricesAlgebra):
@@ -105,6 +85,7 @@ class MatrixArray(Target, BoundsProducts, PricesAlgebra):
         self.prices = Prices(array.instructions(), self.objectives, None if vector_rate is None else array.vector)
         self.peak = rows * columns + (vector_rate or 0)
         self.description = f"{array!r} {max_weight_growth}"
+        self._mapped = MappedCycles(self)
 
     def accept(self, way: Way) -> None:
         super().accept(way)
@@ -188,8 +169,12 @@ class MatrixArray(Target, BoundsProducts, PricesAlgebra):
         return {BASELINE: Variant("baseline mapping", None, measures)}
 
     def product_prices(self) -> ProductPrices:
-        """Returns the cycles of products as they are written, without the memories that an npu has."""
-        return _TilePrices(self.array)
+        """Returns the cycles of products by their sizes, without the memories that an npu has."""
+        return TilePrices(self.array)
+
+    def predicted(self, program: Program) -> float | None:
+        """Returns the cycles of the products of a program, each with its best mapping."""
+        return self._mapped.of(program) if self.array.rows else None
 
     def bound(self, macs: int) -> int:
         """Returns the cycles with every multiplier busy in every cycle."""
