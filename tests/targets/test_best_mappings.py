@@ -1,4 +1,4 @@
-"""Tests the cycles of products by which the algebra between layers is chosen for arrays: those of their best mappings."""
+"""Tests the cycles by which the algebra between layers is chosen for arrays: those of the best mappings of products."""
 
 from __future__ import annotations
 
