@@ -59,7 +59,10 @@ def measure(name: str, model: Path, program: Program) -> dict[str, Any]:
     _, written, written_seconds = searched(program, exact_order=True)
     result, found, seconds = searched(program, exact_order=False)
     draw = np.random.default_rng(0)
-    inputs = {own: draw.standard_normal(t.dims).astype(np.float32) for own, t in program.inputs.items()}
+    inputs = {
+        own: draw.standard_normal(t.dims).astype(t.dtype) if "float" in t.dtype else draw.integers(0, 100, t.dims)
+        for own, t in program.inputs.items()
+    }
     taken = [one for one in result.report.algebra if one.taken]
     rows: dict[tuple[str, int], Row] = {}
     with Contest({"found": found, "as written": written}, model, inputs, PEERS) as contest:

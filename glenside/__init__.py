@@ -44,6 +44,7 @@ _EXPORTS = {
     "export_onnx": "glenside.exporters.onnx",
     "facts": "glenside.rewrites.facts",
     "fold": "glenside.passes.constant_folding",
+    "from_jax": "glenside.importers.jax",
     "from_torch": "glenside.importers.torch",
     "fuzz": "glenside.fuzzing",
     "gradient": "glenside.gradients",
@@ -105,6 +106,7 @@ if TYPE_CHECKING:
     from glenside.gradients import jvp as jvp
     from glenside.gradients import training_step as training_step
     from glenside.gradients import value_and_gradient as value_and_gradient
+    from glenside.importers.jax import from_jax as from_jax
     from glenside.importers.onnx import load_onnx as load_onnx
     from glenside.importers.torch import from_torch as from_torch
     from glenside.ir import index_map as index_map
@@ -166,6 +168,7 @@ __all__ = [
     "export_onnx",
     "facts",
     "fold",
+    "from_jax",
     "from_torch",
     "fuzz",
     "gradient",

@@ -39,11 +39,12 @@ Serve = Callable[[int, int, Callable[[], None]], None]
 def may_fork() -> bool:
     """True if a processor is free for a second process, and no thread of this process computes.
 
-    A fork must not copy computing threads. Threads that only display progress are daemons.
+    A fork must not copy computing threads. Threads that only display progress are daemons; JAX, once imported, has
+    threads that Python does not list.
     """
     others = (thread for thread in threading.enumerate() if thread is not threading.current_thread())
     alone = multiprocessing.parent_process() is None and all(thread.daemon for thread in others)
-    if sys.platform != "linux" or processors() < 2 or not alone:
+    if sys.platform != "linux" or processors() < 2 or not alone or "jaxlib" in sys.modules:
         return False
     return threading.current_thread() is threading.main_thread()
 

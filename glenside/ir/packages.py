@@ -43,6 +43,14 @@ def import_torch() -> Any:
         raise _absent("torch", "programs of PyTorch require", "torch") from None
 
 
+def import_jax() -> Any:
+    """Returns the package jax. Raises BadInput."""
+    try:
+        return import_module("jax")
+    except ImportError:
+        raise _absent("jax", "programs of JAX require", "jax") from None
+
+
 def require_onnxruntime() -> str:
     """Returns the version of onnxruntime without importing it, since it runs in child processes. Raises BadInput."""
     from importlib.metadata import PackageNotFoundError, version

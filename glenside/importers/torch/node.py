@@ -8,18 +8,15 @@ from functools import cache
 from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
 from glenside.builder import Builder
-from glenside.builder.layout import broadcast, reshape
+from glenside.builder.layout import reshape
 from glenside.builder.pointwise import cast
 from glenside.importers.torch.graph import Call, Meta
 from glenside.importers.torch.promotion import Number
-from glenside.ir.dtypes import REALS, RECORDS
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.packages import load
-from glenside.ir.term import Term, build
+from glenside.ir.term import Term
 
 if TYPE_CHECKING:
     from glenside.importers.torch.walk import Scope
@@ -68,16 +65,8 @@ class Node:
         return self.scope.constant(f"{self.call.name}.{part}" if part else self.call.name, value)
 
     def filled(self, dims: Sequence[int], value: Number, dtype: str) -> Term:
-        """Returns one number everywhere; infinities and NaN are constants, since they have no exact text."""
-        if dtype == "bool":
-            return build("full", dims, int(bool(value)), dtype)
-        if dtype not in REALS:
-            return build("full", dims, int(value), dtype)
-        with np.errstate(over="ignore"):
-            rounded = float(np.asarray(value, RECORDS[dtype].numpy))
-        if np.isfinite(rounded):
-            return build("full", dims, repr(value) if isinstance(value, float) else int(value), dtype)
-        return broadcast(self.constant(np.asarray(rounded, RECORDS[dtype].numpy), "value"), dims)
+        """Returns one number everywhere."""
+        return self.scope.filled(dims, value, dtype, f"{self.call.name}.value")
 
     def number(self, value: Number, dtype: str) -> Term:
         """Returns one number, ()()."""

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from glenside.builder import Builder
-from glenside.importers.known_values import KnownValues
+from glenside.importers.scope import Declarations
 from glenside.importers.torch.graph import Argument, Call, Graph, Meta, Ref, mapped, refs
 from glenside.importers.torch.node import Node, Refused, records
 from glenside.ir.bounds import MOST_NODES
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.names import numbered, shortened
-from glenside.ir.operand import Array
 from glenside.ir.operators.requirements import spelled
 from glenside.ir.program import Program, Signature
 from glenside.ir.term import Term, build, postorder
@@ -29,28 +28,15 @@ MESSAGES = ("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_c
 
 
 @dataclass
-class Scope:
-    """The values of nodes by name, and the builder that declares tensors and layers."""
+class Scope(Declarations):
+    """The values of nodes by name."""
 
-    builder: Builder
-    known: KnownValues = field(default_factory=lambda: KnownValues({}))
     values: dict[str, Any] = field(default_factory=dict)
     metas: dict[str, Meta] = field(default_factory=dict)
 
     def is_contiguous(self, argument: Any) -> bool:
         """True if PyTorch is known to store the tensor of an argument in row-major order."""
         return isinstance(argument, Ref) and argument.name in self.metas and self.metas[argument.name].contiguous
-
-    def constant(self, name: str, value: Array) -> Term:
-        """Declares a constant under that name, or a similar one."""
-        fresh = numbered(name, self.builder.tensors)
-        leaf = self.builder.constant(fresh, value.shape, value.dtype.name, value)
-        self.known.tensors[fresh] = value
-        return leaf
-
-    def layer_name(self, name: str) -> str:
-        """Returns the name, or a similar one that no layer has yet."""
-        return numbered(name, self.builder.layers)
 
     def read(self, argument: Argument) -> Any:
         """Returns an argument with the values of nodes in place of their names."""

@@ -8,8 +8,20 @@ from functools import partial, reduce
 
 import numpy as np
 
+from glenside.builder.functions import expm1, log1p, truncated
 from glenside.builder.layout import broadcast
-from glenside.builder.pointwise import add, cast, combine, compare, compute, divide, filled, multiply, select, subtract
+from glenside.builder.pointwise import (
+    add,
+    cast,
+    combine,
+    compare,
+    compute,
+    divide,
+    filled,
+    multiply,
+    select,
+    subtract,
+)
 from glenside.importers.torch.node import Node, Operand, Refused, aten, register
 from glenside.importers.torch.promotion import Number, is_number, promoted
 from glenside.ir.dtypes import FLOATS, HALVES, RECORDS, largest_float
@@ -43,30 +55,6 @@ def _derived(function: Function, node: Node, self: Term) -> Term:
     return cast(function(cast(self, wide)), node.dtype)
 
 
-def log1p(x: Term) -> Term:
-    """Computes log(1 + x); near 0, where 1 + x loses digits, as x log(u) / (u - 1) with u = 1 + x (Kahan)."""
-    one = filled(x, 1)
-    u = add(x, one)
-    rest = subtract(u, one)
-    exact = compare("eq", rest, filled(x, 0))
-    near = select(exact, x, multiply(x, divide(compute("log", u), select(exact, one, rest))))
-    return select(compare("lt", compute("abs", x), filled(x, 0.5)), near, compute("log", u))
-
-
-def expm1(x: Term) -> Term:
-    """Computes exp(x) - 1; near 0, where it loses digits, as (u - 1) x / log(u) with u = exp(x) (Kahan)."""
-    one = filled(x, 1)
-    u = compute("exp", x)
-    rest = subtract(u, one)
-    exact = compare("eq", rest, filled(x, 0))
-    near = select(exact, x, multiply(rest, divide(x, select(exact, one, compute("log", u)))))
-    return select(compare("lt", compute("abs", x), filled(x, 0.5)), near, rest)
-
-
-def _truncated(x: Term) -> Term:
-    return select(compare("lt", x, filled(x, 0)), compute("ceil", x), compute("floor", x))
-
-
 DERIVED: dict[str, Function] = {
     "log1p": log1p,
     "expm1": expm1,
@@ -87,7 +75,7 @@ for _name, _function in DERIVED.items():
 
 @aten("trunc")
 def trunc(node: Node, self: Term) -> Term:
-    return _truncated(self) if self.access.dtype in FLOATS else self
+    return truncated(self) if self.access.dtype in FLOATS else self
 
 
 @aten("relu")
@@ -168,7 +156,7 @@ def div(node: Node, self: Operand, other: Operand, rounding_mode: str | None = N
     x, y = in_dtype(node, node.dtype, self, other)
     if rounding_mode == "trunc":
         quotient = divide(x, y)
-        return _truncated(quotient) if node.dtype in FLOATS else quotient
+        return truncated(quotient) if node.dtype in FLOATS else quotient
     remainder = combine("(mod floor)", x, y)
     quotient = divide(subtract(x, remainder), y)
     if node.dtype not in FLOATS:

@@ -2,56 +2,35 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 
+from glenside.builder.functions import angle, is_negative, log1p, shifted
 from glenside.builder.indexing import iota
-from glenside.builder.layout import broadcast, common_dims, reshape
+from glenside.builder.layout import reshape
 from glenside.builder.pointwise import add, cast, combine, compare, compute, divide, filled, multiply, select, subtract
 from glenside.builder.reductions import reduce_axes, running
 from glenside.importers.torch.node import Node, Operand, Refused, aten, axis_of, register, with_axis
-from glenside.importers.torch.operators.pointwise import in_dtype, log1p
+from glenside.importers.torch.operators.pointwise import in_dtype
 from glenside.importers.torch.promotion import Number
 from glenside.ir.dtypes import FLOATS, largest_float
 from glenside.ir.term import Term
 
 
-def _is_negative(x: Term) -> Term:
-    """True below 0, and for -0."""
-    if x.access.dtype not in FLOATS:
-        return compare("lt", x, filled(x, 0))
-    zero = compare("eq", x, filled(x, 0))
-    return compare("lt", select(zero, divide(filled(x, 1), x), x), filled(x, 0))
-
-
 @aten("atan2")
 def atan2(node: Node, self: Term, other: Term) -> Term:
-    """Computes the angle of (other, self): the arctangent of the quotient, moved to the half plane of `other` < 0.
-
-    The sign of a zero counts, and that of 1 / zero tells it; two infinities count as two ones.
-    """
-    y, x = in_dtype(node, node.dtype, self, other)
-    dims = common_dims("atan2", y.access.dims, x.access.dims)
-    y, x = broadcast(y, dims), broadcast(x, dims)
-    largest, zero, pi = (filled(x, v) for v in (int(largest_float(node.dtype)), 0, math.pi))
-    both = combine("logical-and", *(compare("gt", compute("abs", part), largest) for part in (x, y)))
-    y, x = (select(both, compute("sign", part), part) for part in (y, x))
-    origin = combine("logical-and", compare("eq", x, zero), compare("eq", y, zero))
-    angle = select(origin, y, compute("atan", divide(y, select(origin, filled(x, 1), x))))
-    turned = select(_is_negative(y), subtract(angle, pi), add(angle, pi))
-    return select(_is_negative(x), turned, angle)
+    return angle(*in_dtype(node, node.dtype, self, other))
 
 
 @aten("copysign", "Tensor", "Scalar")
 def copysign(node: Node, self: Operand, other: Operand) -> Term:
     x, y = in_dtype(node, node.dtype, self, other)
     magnitude = compute("abs", x)
-    return select(_is_negative(y), compute("negative", magnitude), magnitude)
+    return select(is_negative(y), compute("negative", magnitude), magnitude)
 
 
 @aten("signbit")
 def signbit(node: Node, self: Term) -> Term:
-    return filled(self, 0) if self.access.dtype == "bool" else _is_negative(self)
+    return filled(self, 0) if self.access.dtype == "bool" else is_negative(self)
 
 
 @aten("hypot")
@@ -67,12 +46,7 @@ def hypot(node: Node, self: Term, other: Term) -> Term:
 
 
 def _shifted(left: bool, node: Node, self: Operand, other: Operand) -> Term:
-    """Shifts by a product with, or a floor division by, a power of 2."""
-    x, y = in_dtype(node, node.dtype, self, other)
-    factor = combine("pow", filled(y, 2), y)
-    if left:
-        return multiply(x, factor)
-    return divide(subtract(x, combine("(mod floor)", x, factor)), factor)
+    return shifted(*in_dtype(node, node.dtype, self, other), left=left)
 
 
 SHIFTS = ("Tensor", "Tensor_Scalar", "Scalar_Tensor")

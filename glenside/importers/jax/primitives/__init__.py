@@ -1,0 +1,1 @@
+"""Meanings of JAX's primitives, by kind."""
