@@ -74,7 +74,7 @@ def optimize(
     limits    limits of each search: e-nodes, seconds, iterations and memory
     exact_order
               True: keep the order of sums and products between layers as it is written. By default they are computed in
-              the cheapest equal way, as reals, for processors with a cost model, arrays and npus: see `docs/algebra.md`
+              the cheapest equal way, as reals, for processors, arrays, npus and mpc: see `docs/algebra.md`
     blocking, mapping, method, extract_seconds, explain
               how to search, where the target leaves a choice: see `glenside.targets.base.Way`
     trace     True: the e-graph records for each e-node the rule, the iteration and the e-nodes it was made from;

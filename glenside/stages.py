@@ -155,9 +155,10 @@ class Stages:
         as_written = self.way.exact_order or self.way.mapping == "baseline" or self.stopped == INTERRUPTED
         if as_written or not isinstance(self.target, PricesAlgebra):
             return program
-        prices = self.target.product_prices()
+        if (prices := self.target.product_prices()) is None:
+            return program
         simpler, of_elements = with_simpler_elements(program, prices)
-        found = cheapest_algebra(simpler, prices, self.target.predicted)
+        found = cheapest_algebra(simpler, prices, self.target.predicted, self.target.admits)
         found = replace(found, candidates=(*of_elements, *found.candidates))
         self.algebra = found if found.candidates else None
         return found.program

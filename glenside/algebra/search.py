@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from glenside.algebra.merging import SharedProduct, is_contraction, mergings
 from glenside.algebra.regions import Form, Region, Regions, alone, joint
@@ -30,6 +31,7 @@ class Candidate:
 
     region     the name of what is computed instead
     products   the names of its products as they are written, or its operator
+    admitted   False if it exceeds a limit of the target, such as a bound of errors
     equations  the names of the rules that its form takes: `glenside rules NAME` shows a rule and its proof
     """
 
@@ -39,10 +41,12 @@ class Candidate:
     given: float
     cost: float
     taken: bool
+    admitted: bool = True
 
     def __str__(self) -> str:
         of = f" ({', '.join(self.products)})" if len(self.products) > 2 else ""
-        what = "" if self.taken else ", which is not enough to be taken"
+        refused = ", which is not enough to be taken" if self.admitted else ", which exceeds a limit of the target"
+        what = "" if self.taken else refused
         return f"{self.region}{of}: {self.given:,.0f} -> {self.cost:,.0f}{what}; {'; '.join(self.equations)}"
 
 
@@ -58,17 +62,20 @@ def cheapest_algebra(
     program: Program,
     prices: ProductPrices,
     predicted: Callable[[Program], float | None] = lambda _: None,
+    admits: Callable[[Program, Program], bool] = lambda *_: True,
     margin: float = MARGIN,
 ) -> Algebra:
     """Returns an equal program, as reals, whose sums and products cost less.
 
     prices     costs of single steps, by which forms are found
     predicted  the cost of a program, by which they are accepted; None if only prices are known
+    admits     True if a form respects the limits of a target, as far as the given one does
     margin     minimum share of the cost of a region that its form saves
     """
-    moved = _Search(program, prices, predicted, margin).selected()
-    regions = _Search(moved.program, prices, predicted, margin).in_regions()
-    merged = _Search(regions.program, prices, predicted, margin).merged()
+    search = partial(_Search, prices=prices, predicted=predicted, admits=admits, margin=margin)
+    moved = search(program).selected()
+    regions = search(moved.program).in_regions()
+    merged = search(regions.program).merged()
     return Algebra(merged.program, (*moved.candidates, *regions.candidates, *merged.candidates))
 
 
@@ -83,6 +90,7 @@ class _Search:
     program: Program
     prices: ProductPrices
     predicted: Callable[[Program], float | None]
+    admits: Callable[[Program, Program], bool]
     margin: float
     forms: dict[Term, Term] = field(default_factory=dict)
     named: dict[str, Term] = field(default_factory=dict)
@@ -172,8 +180,10 @@ class _Search:
         if other.cost >= (1 - self.margin) * given.cost:
             return False
         before, after = self._costs.of(given, other)
-        taken = after < (1 - self.margin) * before
-        self.candidates.append(Candidate(_label(names), names, other.equations, before, after, taken))
+        cheaper = after < (1 - self.margin) * before
+        admitted = not cheaper or self.admits(self._costs.program(given), self._costs.program(other))
+        taken = cheaper and admitted
+        self.candidates.append(Candidate(_label(names), names, other.equations, before, after, taken, admitted))
         return taken
 
     def _layers(self, products: Iterable[Term]) -> tuple[str, ...]:
@@ -213,8 +223,12 @@ class _Costs:
         both = self._cost(given), self._cost(other)
         return (given.cost, other.cost) if both[0] is None or both[1] is None else (both[0], both[1])
 
+    def program(self, form: Form) -> Program:
+        """Returns a form as a program of its own."""
+        return alone(form.term, form.operands, self.constant)
+
     def _cost(self, form: Form) -> float | None:
-        program = alone(form.term, form.operands, self.constant)
+        program = self.program(form)
         text = str(program)
         if text not in self.known:
             self.known[text] = self.predicted(program)

@@ -145,12 +145,16 @@ class PricesAlgebra(ABC):
     """The algebra between layers may be chosen by cost: other orders of products, common factors, folded scales."""
 
     @abstractmethod
-    def product_prices(self) -> ProductPrices:
-        """Returns the costs of single sums and products, in the unit of the first objective."""
+    def product_prices(self) -> ProductPrices | None:
+        """Returns the costs of single sums and products, in the unit of the first objective; None: keep their order."""
 
     def predicted(self, program: Program) -> float | None:
         """Returns the predicted cost of a program in the same unit, before its search; None if it is not known."""
         return None
+
+    def admits(self, given: Program, other: Program) -> bool:
+        """True if another form of a part of a program respects the limits of the target, as far as `given` does."""
+        return True
 
 
 class BoundsProducts(ABC):

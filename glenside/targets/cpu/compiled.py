@@ -51,7 +51,6 @@ from glenside.targets.base import (
     Measure,
     Pass,
     Prices,
-    PricesAlgebra,
     ProductPrices,
     Roofline,
     Variant,
@@ -103,7 +102,7 @@ def _growth(m: int, r: int) -> Fraction:
     return cook_toom(m, r).growth
 
 
-class CompiledCPU(CPU, CostsInPlace, BoundsVariants, PricesAlgebra):
+class CompiledCPU(CPU, CostsInPlace, BoundsVariants):
     """A processor that programs are compiled for: counts nanoseconds on some threads, and bytes of temporaries.
 
     memory   budget of temporaries and results, as for any CPU

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -38,7 +38,20 @@ from glenside.passes.distinct_layers import until_added_up
 from glenside.passes.integer_sums import for_processors
 from glenside.passes.variants import Front
 from glenside.semantics.placement import gathers, stores
-from glenside.targets.base import Amounts, Budget, Compiles, Measure, Pass, Strategy, Target, TracksMemory, Variant, Way
+from glenside.targets.base import (
+    Amounts,
+    Budget,
+    Compiles,
+    Measure,
+    Pass,
+    PricesAlgebra,
+    ProductPrices,
+    Strategy,
+    Target,
+    TracksMemory,
+    Variant,
+    Way,
+)
 from glenside.targets.recipes import recipe_label
 from glenside.targets.registry import target, whole_numbers, with_options
 
@@ -49,7 +62,26 @@ UNLIMITED = "unlimited"
 """The text for no budget in the name of a target."""
 
 
-class CPU(Target, Compiles, TracksMemory):
+@dataclass(frozen=True, slots=True)
+class _Operations:
+    """Operations of single steps, and bytes of their float32 operands and results times a balance."""
+
+    times_elements: ClassVar[bool] = True
+    balance: float
+
+    def product(self, groups: int, rows: int, depth: int, columns: int, read: int) -> float:
+        """Returns the multiply-adds of products, each of which is a step."""
+        return groups * rows * depth * columns + self._moved(read + groups * rows * columns)
+
+    def elementwise(self, read: int, written: int) -> float:
+        """Returns the operations of an elementwise function of two operands, or of a sum; none for movement."""
+        return (max(read // 2, written) if read else 0) + self._moved(read + written)
+
+    def _moved(self, elements: int) -> float:
+        return 4 * self.balance * elements
+
+
+class CPU(Target, Compiles, TracksMemory, PricesAlgebra):
     """A plain processor: counts multiply-adds, bytes moved and peak memory of every variant of a layer.
 
     memory    budget of temporaries and results, in bytes or as text such as "8MB"; None or "unlimited": no budget
@@ -162,6 +194,19 @@ class CPU(Target, Compiles, TracksMemory):
         words = [" and ".join(names)] if names else []
         words += [tiles] if tiles and not (names and tiles == AT_ONCE) else []
         return Variant(", ".join(words) or "plain", term, measures, " | ".join(recipes))
+
+    def product_prices(self) -> ProductPrices:
+        """Returns the operations of products, and the bytes that they move times the balance."""
+        return _Operations(self.balance)
+
+    def predicted(self, program: Program) -> float | None:
+        """Returns the first objective of a program that runs as it is written."""
+        return float(self.variant_of(program.term, ()).measures[self.objectives[0]] or 0)
+
+    def admits(self, given: Program, other: Program) -> bool:
+        """True if another form needs no more memory than the budget, or than the given form."""
+        peaks = [self.variant_of(program.term, ()).measures[PEAK] or 0 for program in (given, other)]
+        return self.memory is None or peaks[1] <= max(self.memory, peaks[0])
 
     def time(self, work: int, moved: int) -> int:
         """Returns multiply-adds + balance x bytes moved."""

@@ -6,8 +6,9 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from glenside.egraph.rule import Parameters
 from glenside.egraph.snapshot import Snapshot
@@ -26,7 +27,9 @@ from glenside.targets.base import (
     NodeCosts,
     Pass,
     Prepares,
+    PricesAlgebra,
     PricesNodes,
+    ProductPrices,
     Rounds,
     Target,
     Variant,
@@ -35,7 +38,7 @@ from glenside.targets.base import (
 from glenside.targets.mpc.analysis import secrets
 from glenside.targets.mpc.costs import BUILT_IN, costs_of, read_costs
 from glenside.targets.mpc.link import Link, parse_link
-from glenside.targets.mpc.precision import seen_error
+from glenside.targets.mpc.precision import error_bound, seen_error
 from glenside.targets.mpc.pricing import PUBLIC, Pricing, truncate_late
 from glenside.targets.mpc.ring import reach, said
 from glenside.targets.mpc.semi2k import FIELDS, FRACTION_BITS, NOTHING, Semi2k, Traffic
@@ -49,10 +52,29 @@ COUNTED = ("time", "bytes", "messages", "truncations")
 DOUBT = 0.08
 """Median relative prediction error of a party's local computation: see `costs.py`."""
 TRUNCATIONS = ("early", "late")
+_TIE = 1e-6
+"""The cost of an element of a sum or of movement, for forms with equal products."""
 EVERYWHERE = "Winograd everywhere"
 
 
-class MPC(Target, Prepares, PricesNodes, Rounds):
+@dataclass(frozen=True, slots=True)
+class _JointProducts:
+    """The cost of products of two secrets, by what they send; sums of shares cost next to nothing."""
+
+    times_elements: ClassVar[bool] = False
+    target: MPC
+
+    def product(self, groups: int, rows: int, depth: int, columns: int, read: int) -> float:
+        """Returns the cost of products, and of their truncation."""
+        sizes, protocol = (rows, depth, columns, groups), self.target.protocol
+        return float(self.target.cost(protocol.matmul(*sizes) + protocol.matmul_truncation(*sizes), NO_WORK)[0])
+
+    def elementwise(self, read: int, written: int) -> float:
+        """Returns next to nothing: it decides between forms with equal products."""
+        return _TIE * (read + written)
+
+
+class MPC(Target, Prepares, PricesAlgebra, PricesNodes, Rounds):
     """Two parties that compute on shares: counts time, bytes, messages and truncations of every variant of a layer.
 
     protocol    "semi2k", as in SPU 0.9.5
@@ -254,6 +276,28 @@ class MPC(Target, Prepares, PricesNodes, Rounds):
         """Returns the plain variant, and F(2, r) along as many axes as possible."""
         everywhere = [v for v in variants if all(re.match(r"winograd:\d+:2:", step) for step in v.recipe.split())]
         return {"plain": variants[0], EVERYWHERE: max(everywhere, key=lambda v: len(v.recipe.split()))}
+
+    def product_prices(self) -> ProductPrices | None:
+        """Returns costs in nanoseconds or in the first objective.
+
+        None for public tensors and late truncation: what is cheap then depends on what else the program computes.
+        """
+        return None if self.public or self.late else _JointProducts(self)
+
+    def predicted(self, program: Program) -> float | None:
+        """Returns the first objective of a program that is computed as it is written, with time in nanoseconds."""
+        sent = program_traffic(program, (), self.prepared, self.protocol)
+        return float(self.cost(counted(sent), program_work(program, (), self.prepared))[0])
+
+    def admits(self, given: Program, other: Program) -> bool:
+        """True if another form has at most twice the bound of errors, or respects `max_error`."""
+        bounds = [self._error(program) for program in (given, other)]
+        return bounds[1] <= max(2 * bounds[0], 0 if self.max_error is None else self.max_error * 2**self.bits)
+
+    def _error(self, program: Program) -> float:
+        constant = program.info.constant if self.prepared else {}
+        offline = {term for term, known in constant.items() if known}
+        return error_bound(program.term, self.bits, lambda _: self.magnitude, offline).error
 
     def whole(self, program: Program) -> Amounts:
         """Returns the measures of a program, as far as there are exact formulas."""
