@@ -11,6 +11,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from glenside.algebra.selections import with_known_matrices
 from glenside.cache import Cache, CacheFull, search_results
 from glenside.check import CheckReport, is_equal
 from glenside.check.forked import forked_check
@@ -25,7 +26,7 @@ from glenside.ir.rational import byte_count
 from glenside.passes.network import uninterrupted
 from glenside.report.progress import Event, Listener, shown, silent
 from glenside.report.result import Result
-from glenside.stages import Clock, Stages
+from glenside.stages import Clock, Stages, changes_algebra
 from glenside.targets.base import Compiles, EmitsInstructions, Target, Way
 
 if TYPE_CHECKING:
@@ -98,6 +99,9 @@ def optimize(
         target, rules = _searched_for(target, cost, rules)
         way = replace(way_of(target, blocking, mapping, method, extract_seconds, explain, exact_order), trace=trace)
         limits = limits or Limits()
+        fixed: tuple[str, ...] = ()
+        if changes_algebra(target, way) and program.gradient_of is None:
+            program, fixed = with_known_matrices(program)
         key = (
             search_results.key(program, target, limits, way, seed, verify)
             if cache is not None and target.repeatable and not rules
@@ -116,6 +120,9 @@ def optimize(
             result = stages.run()
         except KeyboardInterrupt:
             result = stages.at_once()
+        if fixed:
+            said = f"the program has them as terms, not as constants, since they select elements: {', '.join(fixed)}"
+            result.report.remarks = [*result.report.remarks, said]
         try:
             checks = verify and result.stopped != INTERRUPTED  # after Ctrl-C the answer is returned unchecked
             with forked_check(result.compared) if meanwhile and checks else nullcontext(lambda: None) as verdict:

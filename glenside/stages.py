@@ -152,9 +152,9 @@ class Stages:
 
     def _with_cheapest_algebra(self, program: Program) -> Program:
         """Returns the program with its sums and products between layers in the cheapest form."""
-        as_written = self.way.exact_order or self.way.mapping == "baseline" or self.stopped == INTERRUPTED
-        if as_written or not isinstance(self.target, PricesAlgebra):
+        if self.stopped == INTERRUPTED or not changes_algebra(self.target, self.way):
             return program
+        assert isinstance(self.target, PricesAlgebra)
         if (prices := self.target.product_prices()) is None:
             return program
         simpler, of_elements = with_simpler_elements(program, prices)
@@ -276,6 +276,11 @@ class Stages:
             self.listener(Event("extract", what, part))
 
         return step
+
+
+def changes_algebra(target: Target, way: Way) -> bool:
+    """True if sums and products between layers may be computed in another order."""
+    return isinstance(target, PricesAlgebra) and not way.exact_order and way.mapping != "baseline"
 
 
 def search_parts(program: Program, target: Target) -> int:

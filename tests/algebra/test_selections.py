@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import pairwise
 
+import numpy as np
 import pytest
 
 import glenside as gl
 from glenside.algebra.search import cheapest_algebra
+from glenside.algebra.selections import MAX_RUNS, with_known_matrices
 from glenside.builder import layout
 from glenside.check import check
+from glenside.ir.operand import Array
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, postorder
+from glenside.semantics.interpreter import evaluate
 from glenside.targets.base import Roofline
 
 PRICES = Roofline(50.0, 0.01, 0.08)
@@ -80,6 +85,73 @@ def test_declared_constants_are_not_looked_at() -> None:
     b = gl.Builder("constant")
     program = b.finish(b.relu(b.matmul(b.input("x", (4, 8)), b.constant("w", (8, 8))))).seeded_constants(0)
     assert not cheapest_algebra(program, PRICES).candidates
+
+
+def _value(matrix: Term) -> Array:
+    return np.ascontiguousarray(evaluate([matrix], {})[0])
+
+
+@pytest.mark.parametrize("target", ["cpu", "systolic-array:8x8"])
+@pytest.mark.parametrize("name", MATRICES)
+def test_constants_that_select_elements_become_movement(name: str, target: str) -> None:
+    value = 2 * _value(MATRICES[name](8))
+    b = gl.Builder("constant")
+    x = b.relu(b.input("x", (4, len(value))))
+    program = b.finish(b.relu(b.matmul(x, b.constant("p", value.shape, value=value))))
+    result = gl.optimize(program, target)
+    assert result.report.checked == "exact"
+    assert not any(map(is_product, result.program.info.order))
+    assert not result.program.constants
+    assert any(remark.endswith(": p") for remark in result.report.remarks)
+    kept = gl.optimize(program, target, exact_order=True, verify=False)
+    assert any(is_product(term) or "systolic" in term.operator.name for term in kept.program.info.order)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_constant_that_selects_elements_is_a_term_with_its_values(seed: int) -> None:
+    draw = random.Random(seed)
+    rows, depth = draw.randint(1, 9), draw.randint(1, 9)
+    value = np.zeros((rows, depth), np.float32)
+    for row in range(rows):
+        if draw.random() < 0.8:
+            value[row, (row + draw.choice((0, 0, 0, 1))) % depth] = draw.choice((1, 0.5)) if seed % 4 == 0 else -3
+    b = gl.Builder("constant")
+    program = b.finish(b.relu(b.constant("p", value.shape, value=value)))
+    found, names = with_known_matrices(program)
+    if names:
+        assert not found.constants
+        assert np.array_equal(evaluate([found.term], {})[0], np.maximum(value, 0))
+    else:
+        places = [int(np.argmax(row != 0)) if row.any() else -1 for row in value]
+        runs = 1 + sum(b != (-1 if a < 0 else a + 1) for a, b in pairwise(places))
+        assert len({*value[value != 0]}) > 1 or runs > MAX_RUNS
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.diag([1, 2, 3]),
+        np.eye(3) + np.eye(3)[::-1],
+        np.where(np.eye(3) > 0, 1, -0.0),
+        np.where(np.eye(3) > 0, np.inf, 0),
+        np.where(np.eye(3) > 0, np.nan, 0),
+        np.eye(32)[np.random.default_rng(0).permutation(32)],
+    ],
+)
+def test_other_constants_stay_constants(value: Array) -> None:
+    b = gl.Builder("constant")
+    program = b.finish(b.relu(b.constant("p", value.shape, value=value.astype(np.float32))))
+    assert with_known_matrices(program) == (program, ())
+
+
+def test_a_gradient_keeps_its_constants() -> None:
+    """It is compared with the program that it differentiates, for any values of constants."""
+    b = gl.Builder("loss")
+    y = b.matmul(b.input("x", (4, 8)), b.constant("p", (8, 8), value=np.eye(8, dtype=np.float32)))
+    loss = b.finish(b.reduce_axes("reduce-sum", b.multiply(y, y), [0, 1]))
+    result = gl.optimize(gl.gradient(loss, ["x"]), "cpu")
+    assert result.report.checked == "exact"
+    assert "p" in result.program.constants
 
 
 def test_a_product_with_an_identity_disappears_between_products() -> None:
