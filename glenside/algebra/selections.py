@@ -147,7 +147,7 @@ def _selected(x: Term, matrix: Array) -> Term | None:
 
 def _in_runs(x: Term, places: Array) -> Term | None:
     """Returns the elements at these places of the last axis, zeros for -1, as slices side by side; None for many."""
-    breaks = np.flatnonzero(np.diff(places) != np.where(places[1:] < 0, 0, 1)) + 1
+    breaks = np.flatnonzero(places[1:] != np.where(places[:-1] < 0, -1, places[:-1] + 1)) + 1
     if len(breaks) >= MAX_RUNS:
         return None
     parts = []

@@ -40,6 +40,17 @@ MATRICES: dict[str, Callable[[int], Term]] = {
     "padded": lambda n: layout.pad(_eye(n), [(0, 0), (2, 1)]),
     "slice of rows": lambda n: layout.pad(_eye(n - 3), [(1, 2), (0, 0)]),
     "both": lambda n: layout.pad(layout.slice_axis(_eye(n), 1, 2, n), [(0, 0), (3, 0)]),
+    "swapped halves": lambda n: layout.concatenate(
+        [layout.slice_axis(_eye(n), 1, n // 2, n), layout.slice_axis(_eye(n), 1, 0, n // 2)], 1
+    ),
+    "swapped halves around zeros": lambda n: layout.concatenate(
+        [
+            layout.slice_axis(_eye(n), 1, n // 2, n),
+            build("full", (n, 2), "0", "float32"),
+            layout.slice_axis(_eye(n), 1, 0, n // 2),
+        ],
+        1,
+    ),
     "zero": lambda n: build("full", (n, n + 1), "0", "float32"),
 }
 
