@@ -166,10 +166,13 @@ def _backwards(w: Term, groups: int) -> Term:
 
 
 def linear(x: Term, w: Term) -> Layer:
-    """Multiplies x ()(M.. K) by the transpose of w ()(N K) -> ()(M.. N)."""
-    fits = x.access.rank >= 1 and w.access.rank == 2 and x.access.dims[-1:] == w.access.dims[1:]
+    """Multiplies x ()(M.. K) by the transpose of w ()(N K) -> ()(M.. N); K of w may be cut into blocks ()(N B S)."""
+    fits = x.access.rank >= 1 and w.access.rank >= 2 and x.access.dims[-1] == w.access.dims.drop(1).product()
     require(fits, "linear", "x of ()(M.. K) and w of ()(N K)", f"{x.access} and {w.access}")
-    dot = _dot(split_at(x, x.access.rank - 1), split_at(w, 1))
+    rows = x.access.dims[:-1]
+    if w.access.rank > 2:
+        x = reshape(x, (*rows, *w.access.dims[1:]))
+    dot = _dot(split_at(x, len(rows)), split_at(w, 1))
     return Layer(dot, "dense", split_at(dot, 0))
 
 

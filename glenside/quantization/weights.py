@@ -19,6 +19,8 @@ _DTYPES = ("int4", "int8")
 _LEAST_ELEMENTS = 1 << 12
 """The fewest elements of weights that are rounded."""
 _LEAST_BLOCK = 8
+_LEAST_NORMAL = 2.0**-14
+"""The least float16 with all its digits."""
 
 
 def quantize_weights(program: Program, dtype: str = "int4", block: int = 32) -> Program:
@@ -29,9 +31,9 @@ def quantize_weights(program: Program, dtype: str = "int4", block: int = 32) -> 
     block    the steps of a product that share a scale; it divides the depth of each product
 
     Weights (rows)(depth) become integers (rows depth/block block) times scales (rows depth/block 1), the largest
-    magnitude of a block over the largest integer. The result computes something else: an element of the weights changes
-    by half a scale at most. Weights of convolutions and those with fewer than 4,096 elements stay as they are.
-    `gl.compile` keeps the integers in memory. Raises BadInput.
+    magnitude of a block over the largest integer, in float16 if all are in its range. The result computes something
+    else: an element of the weights changes by half a scale at most. Weights of convolutions and those with fewer than
+    4,096 elements stay as they are. `gl.compile` keeps the integers in memory. Raises BadInput.
     """
     if not isinstance(program, Program):
         raise BadInput(f"quantize_weights takes a program, got {type(program).__name__}")
@@ -85,7 +87,9 @@ def _rounded(
     least, most = limits(dtype)
     scales = np.abs(blocks).max(-1, keepdims=True) / np.float32(most)
     scales[scales == 0] = 1
-    integers = np.clip(np.rint(blocks / scales), least, most)
+    if scales.min() >= _LEAST_NORMAL and scales.max() <= np.finfo(np.float16).max:
+        scales = scales.astype(np.float16)
+    integers = np.clip(np.rint(blocks / scales.astype(np.float32)), least, most)
 
     def leaf(suffix: str, value: Array) -> Term:
         own = primed(f"{name}.{suffix}", taken)
@@ -94,6 +98,7 @@ def _rounded(
         return build("access-tensor", Tensor(own, Dims(value.shape), str(value.dtype), constant=True))
 
     scaled = multiply(
-        cast(leaf("integers", integers.astype(dtype)), "float32"), broadcast(leaf("scales", scales), blocks.shape)
+        cast(leaf("integers", integers.astype(dtype)), "float32"),
+        broadcast(cast(leaf("scales", scales), "float32"), blocks.shape),
     )
     return split_at(reshape(scaled, (*rows, depth)), len(rows))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from glenside.codegen.emit_c.scalar_primitives import STORED_AS
 from glenside.codegen.loop_ir.ir import Apply, Convert, Formula, Number
-from glenside.ir.dtypes import RECORDS, limits
+from glenside.ir.dtypes import HALVES, RECORDS, limits
 
 _WIDE = ("int32", "uint32")
 _NARROW = ("int8", "uint8", "int16", "uint16")
@@ -68,6 +68,18 @@ _CUT = r"""static inline TO NAME(FROM a)
     return b;
 }"""
 _FROM_BFLOAT16 = "static inline TO NAME(FROM a) { return (TO)(CHANGED(a) << 16); }"
+_FROM_FLOAT16 = """static inline TO NAME(FROM a)
+{
+#if defined __F16C__ && (SIZE <= 32 || defined __AVX512F__)
+    TO b;
+    __asm__("vcvtph2ps %1, %0" : "=v"(b) : "v"(a));
+    return b;
+#else
+    UNSIGNED u = CHANGED(a), special = (UNSIGNED)((u & 0x7c00u) == 0x7c00u) & 0x7f800000u;
+    u = (u & 0x8000u) << 16 | (UNSIGNED)((TO)((u & 0x7fffu) << 13) * 0x1p112f) | special;
+    return (TO)u;
+#endif
+}"""
 _TO_BFLOAT16 = """static inline TO NAME(FROM a)
 {
     UNSIGNED u = (UNSIGNED)a, special = (UNSIGNED)(a != a);
@@ -94,6 +106,8 @@ def converts(given: str, wanted: str) -> bool:
     """True if vectors of dtype `given` can be cast to dtype `wanted`."""
     if given == wanted:
         return True
+    if (given, wanted) == ("float16", "float32"):
+        return True
     pair = given, wanted = _READ_AS.get(given, given), wanted
     if "float32" in pair:
         return pair != ("uint32", "float32") and wanted != "uint32" and {*pair} <= {*IN_LANES}
@@ -103,7 +117,7 @@ def converts(given: str, wanted: str) -> bool:
 def conversion(given: str, wanted: str, lanes: int) -> tuple[str, list[str]]:
     """Returns the vector cast function and the definitions it needs, in dependency order.
 
-    A bfloat16 is its bits, uint16, in memory.
+    A bfloat16 or float16 is its bits, uint16, in memory.
     """
     given = _READ_AS.get(given, given)
     name = f"{wanted}_of_{given}_x{lanes}"
@@ -114,11 +128,11 @@ def conversion(given: str, wanted: str, lanes: int) -> tuple[str, list[str]]:
         text = "static inline TO NAME(FROM a) { return SECOND(FIRST(a)); }".replace("FIRST", first)
         return name, [*texts, *others, _filled(text.replace("SECOND", second), name, given, wanted, lanes)]
     texts = [vector_type(memory_dtype(dtype), lanes) for dtype in (given, wanted)]
-    if "bfloat16" not in (given, wanted):
+    if not {given, wanted} & {*HALVES}:
         return name, [*texts, _filled(_direct(given, wanted), name, given, wanted, lanes)]
-    change, others = conversion(*(("uint16", "uint32") if given == "bfloat16" else ("uint32", "uint16")), lanes)
-    text = (_FROM_BFLOAT16 if given == "bfloat16" else _TO_BFLOAT16).replace("CHANGED", change)
-    text = text.replace("UNSIGNED", kind_name("uint32", lanes))
+    change, others = conversion(*(("uint16", "uint32") if given in HALVES else ("uint32", "uint16")), lanes)
+    text = {"bfloat16": _FROM_BFLOAT16, "float16": _FROM_FLOAT16}.get(given, _TO_BFLOAT16).replace("CHANGED", change)
+    text = text.replace("UNSIGNED", kind_name("uint32", lanes)).replace("SIZE", str(4 * lanes))
     return name, [*texts, *others, _filled(text, name, given, wanted, lanes)]
 
 
@@ -182,12 +196,12 @@ def stored_apart(apart: int, lanes: int) -> tuple[str, list[str]]:
 
 def memory_dtype(dtype: str) -> str:
     """Returns the dtype of the elements of a vector in memory."""
-    return "uint16" if dtype == "bfloat16" else dtype
+    return "uint16" if dtype in HALVES else dtype
 
 
 def _between(given: str, wanted: str) -> str:
     """Returns the intermediate dtype of a cast; "" if one instruction does it."""
-    if "bfloat16" in (given, wanted):
+    if {given, wanted} & {*HALVES}:
         return "" if "float32" in (given, wanted) else "float32"
     return "int32" if "float32" in (given, wanted) and {given, wanted} & {*_NARROW} else ""
 

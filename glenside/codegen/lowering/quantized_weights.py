@@ -17,7 +17,7 @@ from glenside.builder.layout import broadcast, reshape, split_at
 from glenside.builder.pointwise import cast, multiply
 from glenside.egraph.saturation import SATURATED
 from glenside.egraph.search import Search
-from glenside.ir.dtypes import RECORDS, limits
+from glenside.ir.dtypes import HALVES, RECORDS, limits
 from glenside.ir.names import primed
 from glenside.ir.operand import Array
 from glenside.ir.program import Program, is_product
@@ -36,10 +36,11 @@ _LEAST_BLOCK = 8
 
 
 def quantized_weights(program: Program) -> frozenset[Term]:
-    """Returns the terms that scale weights of products that are stored as integers and scales: they are not folded."""
+    """Returns terms that scale or widen weights of products, stored as integers or halves: they are not folded."""
     constant = program.info.constant
     read = (operand for term in program.info.order if _is_product(term) for operand in term.children[0].children)
-    return frozenset(postorder(*(operand for operand in read if constant[operand] and is_stored_so(operand))))
+    kept = (a for a in read if constant[a] and (is_stored_so(a) or _is_halves(a)))
+    return frozenset(postorder(*kept))
 
 
 def with_quantized_weights(program: Program) -> Program:
@@ -116,7 +117,10 @@ class _Weights:
         dims = (*rows, depth // block, block)
         name = _leaves(integers)[0].name
         codes = self._constant(f"{name}.integers", q.astype(dtype).reshape(dims))
-        scale = self._constant(f"{name}.scales", np.ascontiguousarray(first).reshape(*rows, depth // block, 1))
+        half = first.astype(np.float16)
+        small = np.array_equal(half.astype(first.dtype), first)
+        values = np.ascontiguousarray(half if small else first).reshape(*rows, depth // block, 1)
+        scale = cast(self._constant(f"{name}.scales", values), "float32")
         return split_at(multiply(cast(codes, "float32"), broadcast(scale, dims)), operand.access.split)
 
     def _constant(self, name: str, value: Array) -> Term:
@@ -154,9 +158,23 @@ def _parts(term: Term) -> tuple[Term, Term] | None:
 def is_stored_so(operand: Term) -> bool:
     """True if an operand is a tensor of integers times one of scales, as `with_quantized_weights` writes it."""
     found = _integers_and_scales(operand)
-    if found is None or any(part.operator.name != "access-tensor" for part in found):
+    if found is None or any(_widened(part).operator.name != "access-tensor" for part in found):
         return False
     return found[1].access.dims[-1] == 1 and found[0].access.dims[-1] >= _LEAST_BLOCK
+
+
+def _widened(term: Term) -> Term:
+    """Returns what a term casts to float32, if it casts halves, else the term."""
+    halves = term.operator.name == "cast" and term.access.dtype == "float32" and term.children[0].access.dtype in HALVES
+    return term.children[0] if halves else term
+
+
+def _is_halves(operand: Term) -> bool:
+    """True if an operand casts a matrix of halves to float32."""
+    own = _unsplit(operand)
+    halves = _widened(own)
+    stored = halves is not own and _unsplit(halves).operator.name == "access-tensor" and len(operand.access.item) == 1
+    return stored and operand.access.size >= _LEAST_ELEMENTS and operand.access.shape.product() >= _LEAST_ROWS
 
 
 def scaled_activations(terms: Iterable[Term]) -> frozenset[Term]:

@@ -46,10 +46,11 @@ _DEEP = 4
 
 @dataclass(frozen=True)
 class _Scaled:
-    """An operand: integers times a scale."""
+    """An operand: integers times a scale, which may be stored in 16 bits."""
 
     integers: Load
     scale: Load
+    scales: Formula
 
 
 def _scaled(formula: Formula) -> _Scaled | None:
@@ -58,8 +59,9 @@ def _scaled(formula: Formula) -> _Scaled | None:
         return None
     for one, other in (formula.operands, formula.operands[::-1]):
         narrow = isinstance(one, Convert) and not one.bits and one.formula.dtype in ("int8", "uint8", *NIBBLES)
-        if narrow and isinstance(one, Convert) and isinstance(one.formula, Load) and isinstance(other, Load):
-            return None if one.formula.picked or other.picked else _Scaled(one.formula, other)
+        scale = other.formula if isinstance(other, Convert) and not other.bits else other
+        if narrow and isinstance(one, Convert) and isinstance(one.formula, Load) and isinstance(scale, Load):
+            return None if one.formula.picked or scale.picked else _Scaled(one.formula, scale, other)
     return None
 
 
@@ -178,7 +180,7 @@ class BlockTiles(DeepTiles):
         blocks, whole = self.sum[:-1], self.sum[-1]
         each = Axis(next(self.axes), whole.size // _DEEP)
         steps = self.stepped(each, self._together(tile, at(each), _DEEP, position), each.size, tile)
-        scales = [self._element(one.scale, tile, tile.change, tile.column) for one in self.pair]
+        scales = [self._element(one.scales, tile, tile.change, tile.column) for one in self.pair]
         total = Load(tile.registers, tile.own)
         scaled = apply("multiply", convert(Load(integers, tile.own), "float32"), apply("multiply", *scales))
         body = [
