@@ -1,7 +1,7 @@
 """Loads and saves programs in the format that the ending of a path names: .onnx, .json, and .glenside for the text.
 
 Files of other endings hold the text too. A .py file, a function of JAX, is only written; a .pt2 file, which
-`torch.export.save` writes, is only read.
+`torch.export.save` writes, and a .gguf file, a decoder, are only read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
 from glenside.ir.replacing import PathLike
 
-ENDINGS = (".glenside", ".onnx", ".pt2", ".json")
+ENDINGS = (".glenside", ".onnx", ".pt2", ".gguf", ".json")
 """The endings that only files of programs have."""
 
 
@@ -44,7 +44,7 @@ def load(
       shapes        shapes of tensors that a text does not declare, or of inputs whose shapes an ONNX file leaves open
       weights       an .npz file with values of constants, which take precedence over those of an ONNX file
       dtypes        dtypes of tensors that a text does not declare
-      dims          sizes of named dimensions of an ONNX file, such as batch
+      dims          sizes of named dimensions of an ONNX file, such as batch; rows and past of a decoder in a GGUF file
       allow_opaque  whether ONNX operators that Glenside does not know are kept as black boxes
       values        values of inputs, which become constants: arrays, numbers or lists of numbers
       outputs       names of tensors of an ONNX file to return instead of its own outputs
@@ -52,6 +52,8 @@ def load(
     Several outputs of an ONNX file become a tuple. Raises GlensideError.
     """
     kind = ending(path)
+    if kind == ".gguf":
+        return _load_gguf(path, bool(shapes or weights or dtypes or allow_opaque or outputs), dims, values)
     if (dims or allow_opaque or outputs) and kind != ".onnx":
         raise BadInput(f"sizes of named dimensions, names of outputs and black boxes are for .onnx files, got {path}")
     if kind == ".py":
@@ -74,6 +76,16 @@ def load(
     else:
         program = files.load(path, shapes, weights, dtypes)
     return program.with_values(values or {})
+
+
+def _load_gguf(
+    path: PathLike, other: bool, dims: Mapping[str, int] | None, values: Mapping[str, Any] | None
+) -> Program:
+    from glenside.importers.gguf import load_gguf
+
+    if other or {*(dims or ())} - {"rows", "past"}:
+        raise BadInput(f"a .gguf file has rows, new tokens, and past, tokens before them, and no other sizes: {path}")
+    return load_gguf(path, **(dims or {})).with_values(values or {})
 
 
 def _load_onnx(path: PathLike, weights: PathLike | None, open_: Mapping[str, Any]) -> Program:
@@ -101,8 +113,8 @@ def save(program: Program, path: PathLike) -> str:
     if not isinstance(program, Program):
         raise BadInput(f"save takes a program and a path, got {type(program).__name__} as the program")
     kind = ending(path)
-    if kind == ".pt2":
-        raise BadInput(f"a program is saved as .onnx, .json, .py or .glenside, got {path}: a .pt2 file is only read")
+    if kind in (".pt2", ".gguf"):
+        raise BadInput(f"a program is saved as .onnx, .json, .py or .glenside, got {path}: a {kind} file is only read")
     if kind == ".onnx":
         from glenside.exporters.onnx import save_onnx
 

@@ -1,0 +1,322 @@
+"""Decoders of language models: one step over a cache of keys and values, from the numbers of a file's metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Protocol
+
+import numpy as np
+
+from glenside.builder import Builder
+from glenside.builder.layout import broadcast, concatenate, reshape, slice_axis, transpose
+from glenside.builder.pointwise import add, cast, compare, compute, divide, filled, multiply, select, sigmoid, subtract
+from glenside.builder.reductions import reduce_axes
+from glenside.ir.errors import BadInput
+from glenside.ir.operand import Array
+from glenside.ir.program import Program
+from glenside.ir.term import Term, build
+
+_MASKED = "-1e30"
+"""What is added to scores of positions that are not read."""
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """The numbers of a decoder.
+
+    head          elements of a head; `rotated` of them turn with the position, 0 for learned positions
+    kv_heads      heads of keys and values, each read by heads / kv_heads heads of queries
+    base          of the frequencies of rotation; `slower` has the factors by which they are divided
+    window        positions that a query reads, itself included; 0 for all
+    norm          "rms" or "layer"
+    activation    "silu" or "gelu-tanh", of the feed-forward layer
+    gated         True if the activation is multiplied by a second product
+    scaled        True if embeddings are multiplied by the root of `hidden`
+    """
+
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head: int
+    intermediate: int
+    vocabulary: int
+    epsilon: float = 1e-5
+    rotated: int = 0
+    base: float = 10000.0
+    slower: tuple[float, ...] = ()
+    window: int = 0
+    norm: str = "rms"
+    activation: str = "silu"
+    gated: bool = True
+    scaled: bool = False
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix of weights ()(N K): `term` ()(N blocks steps) or ()(N K), less `mins` ()(N blocks) in each block."""
+
+    term: Term
+    mins: Term | None = None
+
+
+class Weights(Protocol):
+    """The weights of a decoder, by the names of GGUF files."""
+
+    builder: Builder
+
+    def has(self, name: str) -> bool:
+        """True if there is a tensor of that name."""
+
+    def matrix(self, name: str, columns: int, depth: int, heads: int = 0) -> Matrix:
+        """Returns a matrix ()(columns depth); with `heads`, halves of each head are what is rotated together."""
+
+    def vector(self, name: str, size: int, heads: int = 0) -> Term:
+        """Returns a vector ()(size)."""
+
+    def rows(self, name: str, count: int, size: int, indices: Term) -> Term:
+        """Returns rows ()(R size) of a table ()(count size) at indices ()(R)."""
+
+
+def decoder_step(shape: Decoder, weights: Weights, rows: int, past: int) -> Program:
+    """Returns the program of `rows` tokens after up to `past` others.
+
+    Inputs are tokens ()(rows) and past ()(), the number of valid rows of the cache, int64; keys.N and values.N,
+    ()(kv_heads past head), for each layer. Results are the logits of the last token ()(vocabulary), and new.keys.N and
+    new.values.N, ()(kv_heads rows head), which the caller stores in the cache from row `past` on. Raises BadInput.
+    """
+    if rows < 1 or past < 1:
+        raise BadInput(f"a step of a decoder has at least one row and one row of cache, got {rows} and {past}")
+    return _Step(shape, weights, rows, past).program()
+
+
+class _Step:
+    def __init__(self, shape: Decoder, weights: Weights, rows: int, past: int) -> None:
+        self.shape, self.weights, self.rows, self.past, self.b = shape, weights, rows, past, weights.builder
+        self.tokens = self.b.input("tokens", (rows,), "int64")
+        self.start = self.b.input("past", (), "int64")
+        self.positions = add(build("iota", rows, "int64"), broadcast(self.start, (rows,)))
+
+    def program(self) -> Program:
+        s, rows = self.shape, self.rows
+        x = self.weights.rows("token_embd.weight", s.vocabulary, s.hidden, self.tokens)
+        if s.scaled:
+            x = multiply(x, filled(x, f"{np.float32(sqrt(s.hidden))!s}"))
+        if not s.rotated:
+            x = add(x, self.weights.rows("position_embd.weight", self.past + rows, s.hidden, self.positions))
+        turns = self._turns() if s.rotated else None
+        masks, new = self._masks(), []
+        for layer in range(s.layers):
+            within = f"blk.{layer}"
+            attended, keys, values = self._attention(within, layer, self._norm(f"{within}.attn_norm", x), turns, masks)
+            x = add(x, attended)
+            x = add(x, self._feed_forward(within, self._norm(f"{within}.ffn_norm", x)))
+            new += [keys, values]
+        last = slice_axis(self._norm("output_norm", x), 0, rows - 1, rows)
+        head = "output" if self.weights.has("output.weight") else "token_embd"
+        logits = reshape(self._linear(head, last, s.vocabulary), (s.vocabulary,))
+        program = self.b.finish(build("construct-tuple", logits, *new))
+        names = [f"new.{kind}.{layer}" for layer in range(s.layers) for kind in ("keys", "values")]
+        signature = replace(program.signature, outputs=("logits", *names))
+        return replace(program, name=s.name, signature=signature)
+
+    def _linear(self, name: str, x: Term, columns: int, heads: int = 0) -> Term:
+        """Returns the product of x ()(M K) with the weights of that name, ()(M columns), and its bias if there is one."""
+        depth = x.access.dims[-1]
+        found = self.weights.matrix(f"{name}.weight", columns, depth, heads)
+        result = self.b.linear(x, found.term, name=name)
+        if found.mins is not None:
+            blocks = found.mins.access.dims[-1]
+            sums = reduce_axes(
+                "reduce-sum", reshape(x, (*x.access.dims[:-1], blocks, depth // blocks)), [x.access.rank]
+            )
+            result = subtract(result, self.b.linear(sums, found.mins, name=f"{name}.mins"))
+        if self.weights.has(f"{name}.bias"):
+            result = add(result, self.weights.vector(f"{name}.bias", columns, heads))
+        return result
+
+    def _norm(self, name: str, x: Term, heads: int = 0) -> Term:
+        s, size = self.shape, x.access.dims[-1]
+        gain = self.weights.vector(f"{name}.weight", size, heads)
+        if s.norm == "layer":
+            return self.b.layer_norm(x, gain, self.weights.vector(f"{name}.bias", size), f"{np.float32(s.epsilon)!s}")
+        mean = reduce_axes("reduce-mean", multiply(x, x), [x.access.rank - 1], keep=True)
+        root = compute("sqrt", add(mean, filled(mean, f"{np.float32(s.epsilon)!s}")))
+        return multiply(divide(x, root), gain)
+
+    def _turns(self) -> tuple[Term, Term]:
+        """Returns the cosines and sines of the rows, ()(rows 1 rotated/2)."""
+        s, half = self.shape, self.shape.rotated // 2
+        frequencies = s.base ** (-np.arange(half) / half) / np.asarray(s.slower or 1.0)
+
+        def table(function: Callable[[Array], Array]) -> Array:
+            return function(np.arange(self.past + self.rows)[:, None] * frequencies).astype(np.float32)
+
+        found = []
+        for name, function in (("cosines", np.cos), ("sines", np.sin)):
+            dims = (self.past + self.rows, half)
+            values = self.b.constant(name, dims, value=lambda function=function: table(function))
+            found.append(reshape(self.b.gather(values, self.positions), (self.rows, 1, half)))
+        return found[0], found[1]
+
+    def _rotated(self, x: Term, turns: tuple[Term, Term] | None) -> Term:
+        """Returns x ()(rows heads head), rotated by position: element i of both halves together."""
+        if turns is None:
+            return x
+        (cosines, sines), half, axis = turns, self.shape.rotated // 2, 2
+        a, c = (slice_axis(x, axis, begin, begin + half) for begin in (0, half))
+        parts = [subtract(multiply(a, cosines), multiply(c, sines)), add(multiply(c, cosines), multiply(a, sines))]
+        rest = [slice_axis(x, axis, 2 * half, self.shape.head)] if 2 * half < self.shape.head else []
+        return concatenate([*parts, *rest], axis)
+
+    def _masks(self) -> tuple[Term, Term | None]:
+        """Returns what is added to the scores of the cache, ()(rows past), and of the new rows, ()(rows rows)."""
+        rows, past, window = self.rows, self.past, self.shape.window
+        columns = broadcast(reshape(build("iota", past, "int64"), (1, past)), (rows, past))
+        read = compare("lt", columns, broadcast(self.start, (rows, past)))
+        zero = build("full", (rows, past), 0, "float32")
+        mask = select(read, zero, filled(zero, _MASKED))
+        if window:
+            first = subtract(self.positions, filled(self.positions, window - 1))
+            near = compare("ge", columns, broadcast(reshape(first, (rows, 1)), (rows, past)))
+            mask = select(near, mask, filled(zero, _MASKED))
+        if rows == 1:
+            return mask, None
+        row, column = np.indices((rows, rows))
+        later = (column > row) | ((row - column >= window) if window else False)
+        values = np.where(later, np.float32(_MASKED), np.float32(0))
+        return mask, self.b.constant("causal", (rows, rows), value=values)
+
+    def _attention(
+        self, within: str, layer: int, x: Term, turns: tuple[Term, Term] | None, masks: tuple[Term, Term | None]
+    ) -> tuple[Term, Term, Term]:
+        """Returns the attention of x ()(rows hidden) to the cache and to itself, and its own keys and values."""
+        s, rows, past = self.shape, self.rows, self.past
+        group, dims = s.heads // s.kv_heads, (s.kv_heads, past, s.head)
+        keys, values = (self.b.input(f"{kind}.{layer}", dims) for kind in ("keys", "values"))
+        q, k, v = self._projected(within, x)
+        q, k = self._rotated(q, turns), self._rotated(k, turns)
+        q = reshape(q, (rows, s.kv_heads, group, s.head))
+        q = reshape(transpose(q, (1, 2, 0, 3)), (s.kv_heads, group * rows, s.head))
+        k, v = transpose(k, (1, 0, 2)), transpose(v, (1, 0, 2))
+        scores = []
+        for part, read, mask in (("past", keys, masks[0]), ("own", k, masks[1])):
+            found = self.b.matmul(q, transpose(read, (0, 2, 1)), name=f"{within}.scores.{part}")
+            found = multiply(found, filled(found, f"{np.float32(1 / sqrt(s.head))!s}"))
+            if mask is not None:
+                size = mask.access.dims[-1]
+                own = reshape(found, (s.kv_heads, group, rows, size))
+                found = reshape(add(own, reshape(mask, (1, 1, rows, size))), (s.kv_heads, group * rows, size))
+            scores.append(found)
+        weights = self.b.softmax(concatenate(scores, 2))
+        read = self.b.matmul(slice_axis(weights, 2, 0, past), values, name=f"{within}.context.past")
+        own = self.b.matmul(slice_axis(weights, 2, past, past + rows), v, name=f"{within}.context.own")
+        context = reshape(add(read, own), (s.kv_heads, group, rows, s.head))
+        context = reshape(transpose(context, (2, 0, 1, 3)), (rows, s.heads * s.head))
+        return self._linear(f"{within}.attn_output", context, s.hidden), k, v
+
+    def _projected(self, within: str, x: Term) -> tuple[Term, Term, Term]:
+        """Returns queries ()(rows heads head), keys and values ()(rows kv_heads head), before rotation."""
+        s, own = self.shape, self.shape.kv_heads * self.shape.head
+        sizes = {"q": s.heads * s.head, "k": own, "v": own}
+        if self.weights.has(f"{within}.attn_qkv.weight"):
+            joined, parts, begin = self._linear(f"{within}.attn_qkv", x, sum(sizes.values())), [], 0
+            for size in sizes.values():
+                parts.append(slice_axis(joined, 1, begin, begin + size))
+                begin += size
+        else:
+            turned = {"q": s.heads, "k": s.kv_heads, "v": 0} if s.rotated else {}
+            parts = [self._linear(f"{within}.attn_{n}", x, size, turned.get(n, 0)) for n, size in sizes.items()]
+        q, k, v = (reshape(part, (self.rows, part.access.dims[1] // s.head, s.head)) for part in parts)
+        if self.weights.has(f"{within}.attn_q_norm.weight"):
+            q, k = self._norm(f"{within}.attn_q_norm", q, 1), self._norm(f"{within}.attn_k_norm", k, 1)
+        return q, k, v
+
+    def _feed_forward(self, within: str, x: Term) -> Term:
+        s = self.shape
+        first = self._linear(f"{within}.ffn_{'gate' if s.gated else 'up'}", x, s.intermediate)
+        inner = multiply(first, sigmoid(first)) if s.activation == "silu" else _gelu_tanh(first)
+        if s.gated:
+            inner = multiply(inner, self._linear(f"{within}.ffn_up", x, s.intermediate))
+        return self._linear(f"{within}.ffn_down", inner, s.hidden)
+
+
+def _gelu_tanh(x: Term) -> Term:
+    """Returns x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2."""
+    cubic = add(x, multiply(multiply(multiply(x, x), x), filled(x, "0.044715")))
+    turned = compute("tanh", multiply(cubic, filled(x, "0.7978845608028654")))
+    return multiply(multiply(x, add(turned, filled(x, 1))), filled(x, "0.5"))
+
+
+class RandomWeights:
+    """Random weights of a decoder: integers of 4 or 8 bits with a float16 scale for each block, or float32.
+
+    bits  4, 8 or 32
+    """
+
+    def __init__(self, bits: int = 4, block: int = 32, seed: int = 0, optional: tuple[str, ...] = ()) -> None:
+        self.builder, self.bits, self.block, self.seed = Builder(), bits, block, seed
+        self.optional, self.made = optional, 0
+
+    def has(self, name: str) -> bool:
+        return any(name.endswith(part) for part in self.optional)
+
+    def _random(self) -> np.random.Generator:
+        self.made += 1
+        return np.random.default_rng([self.seed, self.made])
+
+    def matrix(self, name: str, columns: int, depth: int, heads: int = 0) -> Matrix:
+        rng, b = self._random(), self.builder
+        if self.bits == 32 or depth % self.block:
+
+            def floats() -> Array:
+                return rng.standard_normal((columns, depth), np.float32) / np.float32(sqrt(depth))
+
+            return Matrix(b.constant(name, (columns, depth), value=floats))
+        most, dims = (1 << (self.bits - 1)) - 1, (columns, depth // self.block, self.block)
+        dtype = f"int{self.bits}"
+
+        def integers() -> Array:
+            found = rng.integers(-most - 1, most, dims, np.int8, endpoint=True)
+            return cast_array(found, dtype)
+
+        def scales() -> Array:
+            typical = 1.7 / (most * sqrt(depth))
+            return (typical * (0.5 + rng.random((*dims[:2], 1)))).astype(np.float16)
+
+        return blocks_of(b, name, dims, dtype, integers, scales)
+
+    def vector(self, name: str, size: int, heads: int = 0) -> Term:
+        value = np.ones(size, np.float32) if "norm" in name and name.endswith("weight") else np.zeros(size, np.float32)
+        return self.builder.constant(name, (size,), value=value)
+
+    def rows(self, name: str, count: int, size: int, indices: Term) -> Term:
+        rng = self._random()
+        table = self.builder.constant(
+            f"{name}.table", (count, size), value=lambda: rng.standard_normal((count, size), np.float32)
+        )
+        return self.builder.gather(table, indices)
+
+
+def cast_array(values: Array, dtype: str) -> Array:
+    """Returns integers as an array of a dtype of the language."""
+    from glenside.ir.dtypes import RECORDS
+
+    return values.astype(RECORDS[dtype].numpy)
+
+
+def blocks_of(
+    b: Builder,
+    name: str,
+    dims: tuple[int, int, int],
+    dtype: str,
+    integers: Callable[[], Array],
+    scales: Callable[[], Array],
+) -> Matrix:
+    """Returns the matrix of integers ()(columns blocks steps) times float16 scales ()(columns blocks 1)."""
+    codes = b.constant(f"{name}.integers", dims, dtype, integers)
+    scale = b.constant(f"{name}.scales", (*dims[:2], 1), "float16", scales)
+    return Matrix(multiply(cast(codes, "float32"), broadcast(cast(scale, "float32"), dims)))

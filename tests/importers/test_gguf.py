@@ -1,0 +1,117 @@
+"""Tests GGUF files: each architecture and type against numpy, over the cache; and files that are refused."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import glenside as gl
+from glenside.codegen.loop_ir.ir import Role
+from glenside.ir.errors import BadInput
+from glenside.models.decoder import Decoder, RandomWeights, decoder_step
+
+gguf = pytest.importorskip("gguf")
+from gguf_files import logits, written  # noqa: E402
+
+TOKENS = [7, 259, 3, 3, 120, 61, 299]
+ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma", "gpt2")
+
+
+def run(path: Path, rows: int, past: int, compiled: bool = False) -> np.ndarray:
+    """Returns the logits of every `rows`-th token, from steps over the cache."""
+    program = gl.load(path, dims={"rows": rows, "past": past})
+    cache = {n: np.full(tuple(t.dims), np.float32(3)) for n, t in program.inputs.items() if "." in n}
+    function, found = gl.compile(program, "none") if compiled else None, []
+    for start in range(0, len(TOKENS) // rows * rows, rows):
+        given = {"tokens": np.array(TOKENS[start : start + rows]), "past": np.array(start), **cache}
+        out = gl.evaluate([program.term], {**program.constants, **given})[0] if function is None else function(given)
+        for name, new in zip(program.result_names()[1:], out[1:], strict=True):
+            cache[name.removeprefix("new.")][:, start : start + rows] = new
+        found.append(np.asarray(out[0]))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("rows", [1, 3])
+def test_architectures(tmp_path: Path, arch: str, rows: int) -> None:
+    weights = written(tmp_path / "net.gguf", arch)
+    wanted = logits(arch, weights, TOKENS)[rows - 1 :: rows]
+    np.testing.assert_allclose(run(tmp_path / "net.gguf", rows, 9), wanted[: len(TOKENS) // rows], atol=2e-5)
+
+
+@pytest.mark.needs_compiler
+@pytest.mark.parametrize("kind", ["F16", "BF16", "Q4_0", "Q8_0", "Q4_K", "Q6_K"])
+def test_types_stay_small(tmp_path: Path, kind: str) -> None:
+    weights = written(tmp_path / "net.gguf", "llama", kind)
+    wanted = logits("llama", weights, TOKENS)
+    np.testing.assert_allclose(
+        run(tmp_path / "net.gguf", 1, 9, compiled=True), wanted, atol=1e-4 * np.abs(wanted).max()
+    )
+    program = gl.load(tmp_path / "net.gguf", dims={"rows": 1, "past": 9})
+    function = gl.compile(program, "none")
+    table = weights["token_embd.weight"].size  # its rows are gathered, so it has a byte for each integer
+    held = sum(b.bytes for b in function.loops.buffers if b.role is Role.CONSTANT) - table
+    elements = sum(w.size for w in weights.values()) - table
+    assert held < elements * {"F16": 2.3, "BF16": 2.3, "Q8_0": 1.15, "Q6_K": 1.4}.get(kind, 0.85)
+
+
+def test_windows_of_attention(tmp_path: Path) -> None:
+    weights = written(tmp_path / "net.gguf", "llama", **{"attention.sliding_window": 3})
+    for rows in (1, 2):
+        wanted = logits("llama", weights, TOKENS, window=3)[rows - 1 :: rows]
+        np.testing.assert_allclose(run(tmp_path / "net.gguf", rows, 8), wanted[: len(TOKENS) // rows], atol=2e-5)
+
+
+REFUSED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "no file of the kind": (lambda b: b"ONNX" + b[4:], "is no GGUF file"),
+    "another version": (lambda b: b[:4] + (9).to_bytes(4, "little") + b[8:], "of version 9: GGUF files of versions 2"),
+    "cut short in the head": (lambda b: b[:6], "is cut short"),
+    "cut short in the metadata": (lambda b: b[:100], "is damaged or cut short"),
+    "cut short in the tensors": (lambda b: b[:-1000], "is damaged or cut short"),
+    "another architecture": (lambda b: b.replace(b"llama", b"lla99"), "is of the architecture 'lla99'"),
+    "no tensor": (lambda b: b.replace(b"blk.1.ffn_up", b"blk.1.ffn_ux"), "has no tensor blk.1.ffn_up.weight"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_files_are_refused_in_a_sentence(tmp_path: Path, case: str) -> None:
+    written(tmp_path / "net.gguf")
+    change, words = REFUSED[case]
+    (tmp_path / "net.gguf").write_bytes(change((tmp_path / "net.gguf").read_bytes()))
+    with pytest.raises(BadInput, match=words):
+        gl.load(tmp_path / "net.gguf")
+
+
+def test_what_is_not_expressed_is_refused(tmp_path: Path) -> None:
+    written(tmp_path / "net.gguf", "llama", expert_count=4)
+    with pytest.raises(BadInput, match="has experts"):
+        gl.load(tmp_path / "net.gguf")
+    written(tmp_path / "other.gguf", "llama", "Q5_0")
+    with pytest.raises(BadInput, match="is of type Q5_0; Q4_0, Q8_0, Q4_K"):
+        gl.load(tmp_path / "other.gguf")
+    written(tmp_path / "gpt2.gguf", "gpt2")
+    with pytest.raises(BadInput, match="has positions for 96 tokens"):
+        gl.load(tmp_path / "gpt2.gguf", dims={"past": 200})
+    with pytest.raises(BadInput, match="at least one row"):
+        gl.load(tmp_path / "other.gguf", dims={"rows": 0})
+    with pytest.raises(BadInput, match="no other sizes"):
+        gl.load(tmp_path / "other.gguf", dims={"batch": 2})
+    with pytest.raises(BadInput, match="is only read"):
+        gl.save(decoder_step(Decoder("d", 1, 32, 1, 1, 32, 32, 40), RandomWeights(32), 1, 4), tmp_path / "d.gguf")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(200))
+def test_damaged_files_load_or_are_refused(tmp_path: Path, seed: int) -> None:
+    written(tmp_path / "net.gguf")
+    data, draw = bytearray((tmp_path / "net.gguf").read_bytes()), random.Random(seed)
+    for _ in range(draw.choice([1, 3])):
+        data[draw.randrange(3000)] = draw.randrange(256)
+    (tmp_path / "net.gguf").write_bytes(data)
+    with suppress(BadInput):
+        gl.load(tmp_path / "net.gguf")
