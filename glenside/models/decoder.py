@@ -124,7 +124,7 @@ class _Step:
         return replace(program, name=s.name, signature=signature)
 
     def _linear(self, name: str, x: Term, columns: int, heads: int = 0) -> Term:
-        """Returns the product of x ()(M K) with the weights of that name, ()(M columns), and its bias if there is one."""
+        """Returns the product of x ()(M K) with weights, ()(M columns), and adds the bias if there is one."""
         depth = x.access.dims[-1]
         found = self.weights.matrix(f"{name}.weight", columns, depth, heads)
         result = self.b.linear(x, found.term, name=name)

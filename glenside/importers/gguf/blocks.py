@@ -67,7 +67,7 @@ def _k6_integers(data: Array) -> Array:
     low = np.concatenate([low & 15, low >> 4], -2)  # (.., 2, 4, 32)
     high = data[..., 128:192].reshape(*data.shape[:-1], 2, 1, 32)
     high = high >> np.array([0, 2, 4, 6], np.uint8)[:, None] & 3
-    return ((low | high << 4).astype(np.int8) - 32).reshape(*data.shape[:-1], 256)
+    return np.asarray((low | high << 4).astype(np.int8) - 32).reshape(*data.shape[:-1], 256)
 
 
 BLOCKS = {

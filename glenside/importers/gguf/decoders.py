@@ -57,9 +57,8 @@ def load_gguf(path: PathLike, rows: int = 1, past: int = 512) -> Program:
 def _architecture(file: GGUFFile) -> str:
     name = str(file.field("general.architecture"))
     if name not in _OWN:
-        raise BadInput(
-            f"{file.path} is of the architecture {name!r}; decoders of {', '.join(_OWN)} are read{suggestion(name, _OWN)}"
-        )
+        near = suggestion(name, _OWN)
+        raise BadInput(f"{file.path} is of the architecture {name!r}; decoders of {', '.join(_OWN)} are read{near}")
     return name
 
 
