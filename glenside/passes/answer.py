@@ -17,7 +17,7 @@ from glenside.ir.interrupts import answered
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
 from glenside.passes.distinct_layers import Layers, distinct_layers, reassembled
-from glenside.passes.extraction import PricedGraph
+from glenside.passes.extraction import PricedGraph, no_dearer
 from glenside.passes.network import cheapest_network, layers_as_written, network_of
 from glenside.passes.outlining import Outlined, outlined
 from glenside.passes.variants import Cheapest
@@ -214,7 +214,7 @@ def _of_layers(
     if problem.scope is Scope.LAYERS_AND_BETWEEN:
         assert isinstance(extractor, Cheapest), "what is between layers has prices that add up"
         classes = problem.classes(snapshot, layers.body)
-        between = extractor.between(classes)
+        between = no_dearer(extractor.priced, extractor.between(classes), problem.nodes, classes)
         choice.update((c, n) for c, n in between.nodes.items() if c not in choice)
         terms = snapshot.terms(between.nodes, classes)
         body, cost = [terms[c] for c in classes], between.cost
@@ -351,7 +351,8 @@ def _of_program(problem: Problem, searched: SearchResult, target: Target, way: W
     snapshot, program = searched.snapshot, problem.program
     priced = PricedGraph(snapshot, target.prices)
     root, *roots = problem.classes(snapshot, problem.roots)
-    answer = priced.choose([root, *roots], boundaries=frozenset(roots), method=way.method)
+    found_answer = priced.choose([root, *roots], boundaries=frozenset(roots), method=way.method)
+    answer = no_dearer(priced, found_answer, problem.nodes, [root, *roots])
     terms = snapshot.terms(answer.nodes, [root, *roots])
     layers = {name: terms[c] for name, c in zip(program.layers, roots, strict=True)}
     optimized = replace(program, term=terms[root], layers=layers, names={})
@@ -371,7 +372,7 @@ def _of_network(problem: Problem, searched: SearchResult, target: Target) -> Ans
     assert found is not None, "a network that is searched as one is outlined"
     priced = PricedGraph(snapshot, target.prices)
     (root,) = problem.classes(snapshot, problem.roots)
-    choice, cost = cheapest_network(priced, root, "dag")
+    choice, cost = cheapest_network(priced, problem.nodes, root, "dag")
     classes = problem.classes(snapshot, list(found.layers.values()))
     made = network_of(found.program, snapshot, choice, len(problem.nodes))
     done: dict[Term, Term] = {}

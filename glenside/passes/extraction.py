@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
 
-from glenside.egraph.snapshot import Snapshot
+from glenside.egraph.snapshot import ENode, Snapshot
 from glenside.extract import Extraction, Problem, extract
 from glenside.ir.errors import BadInput
 from glenside.ir.operator import OPERATORS
+from glenside.ir.term import Term
+from glenside.ir.types import Tensor
 from glenside.rewrites.layout.product_unit import UNIT_CYCLES
 from glenside.targets.base import Cone, Cost, InstructionCost, Prices
 
@@ -186,6 +188,41 @@ class PricedGraph:
                     products.append(choice[eclass])
             result.append(Cone(instructions, products, mapped, recipe, tuple(sorted(rules)), self.constant[root]))
         return result
+
+
+def no_dearer(priced: PricedGraph, answer: Choice, nodes: Sequence[Term], roots: Sequence[int]) -> Choice:
+    """Returns the answer, or the program as written if that costs less: extraction of shared nodes is a heuristic.
+
+    nodes  the terms of the program, in the order of `snapshot.program`
+    """
+    written = _written(priced.snapshot, nodes)
+    if any(root not in written for root in roots):
+        return answer
+    needed, stack = dict[int, int](), [*roots]
+    while stack:
+        eclass = stack.pop()
+        if eclass not in needed:
+            needed[eclass] = written[eclass]
+            stack += priced.snapshot.nodes[written[eclass]].children
+    cost, objectives = reduce(Cost.plus, map(priced.cost, needed.values()), Cost()), priced.prices.objectives
+    return Choice(needed, cost, answer.bound) if cost.ordered(objectives) < answer.cost.ordered(objectives) else answer
+
+
+def _written(snapshot: Snapshot, nodes: Sequence[Term]) -> dict[int, int]:
+    """Returns class -> the e-node of the first term of the program in it: its operands come before, so without cycles.
+
+    Without the classes of terms whose e-nodes were replaced.
+    """
+    place, found = dict(zip(nodes, snapshot.program, strict=True)), dict[int, int]()
+    for term, own in place.items():
+        if own in found or any(place[c] not in found for c in term.children):
+            continue
+        attributes = tuple(a.name if isinstance(a, Tensor) else a for a in term.attributes)
+        wanted = ENode(term.operator.name, attributes, tuple(place[c] for c in term.children))
+        number = next((n for n in snapshot.usable_of(own) if snapshot.nodes[n] == wanted), None)
+        if number is not None:
+            found[own] = number
+    return found
 
 
 def _below(snapshot: Snapshot, choice: Mapping[int, int], root: int, layers: set[int], seen: set[int]) -> Iterator[int]:

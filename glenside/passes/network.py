@@ -20,7 +20,7 @@ from glenside.ir.program import Program, is_product
 from glenside.ir.rearrangement import Rearrangement
 from glenside.ir.term import Term, build, postorder, rebuild_all, tensors
 from glenside.ir.types import AccessType, Dims, Tensor
-from glenside.passes.extraction import PricedGraph, cheapest_tree
+from glenside.passes.extraction import PricedGraph, cheapest_tree, no_dearer
 from glenside.rewrites import of_families
 from glenside.rewrites.layout import folding
 from glenside.targets.base import Cost, Prices, free
@@ -58,8 +58,8 @@ def rewritten(
 ) -> Rewritten:
     """Finds the cheapest equal network, with all nodes in one e-graph under these rule families.
 
-    A stopped search returns the best network so far. Extraction of shared nodes is a heuristic: the answer may cost
-    more than the program itself, so the caller must compare. Products keep the names of their layers.
+    A stopped search returns the best network so far, at most as dear as the program. Products keep the names of their
+    layers.
     """
     run = run or Search()
     nodes = program.info.order
@@ -74,12 +74,14 @@ def rewritten(
     )
     run.on_end(answer.progress)
     snapshot = answer.snapshot
-    choice, cost = cheapest_network(PricedGraph(snapshot, prices), snapshot.program[len(nodes) - 1], method)
+    choice, cost = cheapest_network(PricedGraph(snapshot, prices), nodes, snapshot.program[len(nodes) - 1], method)
     return Rewritten(network_of(program, snapshot, choice, len(nodes)), cost, snapshot, answer.progress)
 
 
-def cheapest_network(priced: PricedGraph, root: int, method: str) -> tuple[Mapping[int, int], Cost]:
-    """Returns the choice of e-nodes for a whole network, and its cost.
+def cheapest_network(
+    priced: PricedGraph, nodes: Sequence[Term], root: int, method: str
+) -> tuple[Mapping[int, int], Cost]:
+    """Returns the choice of e-nodes for a whole network of terms, children first, and its cost.
 
     If two forms of a tensor cost the same, a mix of both costs more than either. So the extraction runs twice, once
     with a penalty on the program's own forms, so that all of it may use the other form.
@@ -89,6 +91,7 @@ def cheapest_network(priced: PricedGraph, root: int, method: str) -> tuple[Mappi
     find = partial(priced.choose, [root], method=method)
     both = find(), find(avoided=_own_forms(priced.snapshot))
     best = min(both, key=lambda choice: choice.cost.ordered(priced.prices.objectives))
+    best = no_dearer(priced, best, nodes, [root])
     return best.nodes, best.cost
 
 
