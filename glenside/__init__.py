@@ -27,6 +27,7 @@ _EXPORTS = {
     "Momentum": "glenside.gradients",
     "NPU": "glenside.targets",
     "Node": "glenside.targets.custom",
+    "OpenProgram": "glenside.ir.open_program",
     "Program": "glenside.ir.program",
     "Result": "glenside.report.result",
     "Rule": "glenside.egraph.rule",
@@ -55,6 +56,7 @@ _EXPORTS = {
     "models": "glenside.models",
     "npu_program": "glenside.driver",
     "op": "glenside.rewrites.operators",
+    "open_program": "glenside.ir.open_program",
     "operator": "glenside.semantics.declare",
     "optimize": "glenside.driver",
     "parse": "glenside.ir.text",
@@ -112,6 +114,8 @@ if TYPE_CHECKING:
     from glenside.ir import index_map as index_map
     from glenside.ir import primitives as primitives
     from glenside.ir.errors import GlensideError as GlensideError
+    from glenside.ir.open_program import OpenProgram as OpenProgram
+    from glenside.ir.open_program import open_program as open_program
     from glenside.ir.operator import require as require
     from glenside.ir.program import Program as Program
     from glenside.ir.text import parse as parse
@@ -152,6 +156,7 @@ __all__ = [
     "Limits",
     "Momentum",
     "Node",
+    "OpenProgram",
     "Program",
     "Result",
     "Rule",
@@ -179,6 +184,7 @@ __all__ = [
     "models",
     "npu_program",
     "op",
+    "open_program",
     "operator",
     "optimize",
     "parse",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,7 +10,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from glenside.algebra.selections import with_known_matrices
 from glenside.cache import Cache, CacheFull, search_results
@@ -21,6 +22,7 @@ from glenside.egraph.search import Search
 from glenside.extract import METHODS
 from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.interrupts import answered
+from glenside.ir.open_program import OpenProgram
 from glenside.ir.program import Program
 from glenside.ir.rational import byte_count
 from glenside.passes.network import uninterrupted
@@ -214,8 +216,26 @@ DEFAULT_TARGET, AS_IT_IS = "cpu", "none"
 """The default target of `compile` and `glenside compile`; and the name for compiling without optimization."""
 
 
+@overload
 def compile(
     program: Program,
+    target: Target | str | None = DEFAULT_TARGET,
+    *,
+    state: None = None,
+    **how: Any,
+) -> Function: ...
+
+
+@overload
+def compile(
+    program: Program | OpenProgram | str | os.PathLike[str],
+    target: Target | str | None = DEFAULT_TARGET,
+    **how: Any,
+) -> Any: ...
+
+
+def compile(
+    program: Program | OpenProgram | str | os.PathLike[str],
     target: Target | str | None = DEFAULT_TARGET,
     *,
     machine: str = "native",
@@ -223,10 +243,13 @@ def compile(
     check: bool = False,
     without: Sequence[str] = (),
     activations: str = "float32",
+    dims: Mapping[str, Any] | None = None,
+    state: Mapping[str, str] | None = None,
     **how: Any,
-) -> Function:
-    """Compiles the program to a function on numpy arrays with the system's C compiler: `f = gl.compile(p); f(x, ..)`.
+) -> Any:
+    """Compiles a program to a function on numpy arrays with the system's C compiler: `f = gl.compile(p); f(x, ..)`.
 
+    program  a program, one with open sizes, or with `dims` the path of a file
     target   the target to optimize for first, an object or text: `gl.CPU()` or "cpu", the default, minimizes time. A
              program that "cpu" refuses is compiled unoptimized, with a warning. "none" or None compiles any program
              unoptimized, with the scales of batch norms folded into the weights
@@ -239,19 +262,49 @@ def compile(
     without  loop passes to leave out, such as "fuse-padding" (`glenside compile --emit passes` lists them)
     activations  "int8": round those of products with weights of 4 or 8 bits in blocks, which then are products of
              integers: another result, within the bound that the report gives
+    dims     sizes of named dimensions of a file; ranges, such as {"seq": (1, 512)}, stay open: the function takes
+             arrays of each size in them. It is compiled once, without a search
+    state    {input: result}: these results are the inputs of the next call, and stay in the function (`f.state`)
     how      arguments of `optimize`
 
     Raises BadInput for a black box, a constant without a value, or a missing compiler; CheckFailed if `check` is set
     and the check fails; Unverified if the loops violate an invariant.
     """
-    from glenside.check.compiled import Function  # loading a back end takes as long as many searches
+    from glenside.check.open_function import compiled_open
     from glenside.codegen.lowering.quantized_activations import with_activations
+    from glenside.codegen.runtime.stateful import Stateful
+    from glenside.formats import load
+
+    if dims is not None:
+        if not isinstance(program, str | os.PathLike):
+            raise BadInput("dims= is for the path of a file: gl.open_program gives open sizes to other programs")
+        program = load(program, dims=dims)
+    if isinstance(program, OpenProgram):
+        left = {"memory": memory, "without": without, **how}
+        left |= {} if activations == "float32" else {"activations": activations}
+        named = None if target in (DEFAULT_TARGET, AS_IT_IS, None) else target
+        function: Any = compiled_open(program, named, machine, check, [name for name, value in left.items() if value])
+    else:
+        program = with_activations(_program(program, "compiled"), activations)
+        function = _compiled(program, target, machine, memory, check, without, how)
+    return function if state is None else Stateful(function, state)
+
+
+def _compiled(
+    program: Program,
+    target: Target | str | None,
+    machine: str,
+    memory: int | str | None,
+    check: bool,
+    without: Sequence[str],
+    how: Mapping[str, Any],
+) -> Function:
+    """Compiles a program of fixed sizes."""
+    from glenside.check.compiled import Function  # loading a back end takes as long as many searches
     from glenside.codegen.processor.model import machine_of
     from glenside.codegen.runtime.compiled_function import Lowered, keeping
     from glenside.passes.integer_sums import for_processors
 
-    _program(program, "compiled")
-    program = with_activations(program, activations)
     of = machine_of(machine)
     most = byte_count(memory, "a memory budget") if isinstance(memory, str) else memory
     if most is not None and most <= 0:
@@ -267,7 +320,7 @@ def compile(
         except GlensideError as error:
             if not by_default or how or error.status != GlensideError.status:
                 raise
-            warnings.warn(as_it_is(error), stacklevel=2)
+            warnings.warn(as_it_is(error), stacklevel=3)
         else:
             of = (isinstance(wanted, Compiles) and wanted.processor) or of
             chosen = keeping([result.program, result.prepared], of, wanted.most_bytes, without)
@@ -322,7 +375,7 @@ def _searched_for(
     return own, more
 
 
-def _program(given: Program, use: str) -> Program:
+def _program(given: object, use: str) -> Program:
     """Returns the argument if it is a program. Raises BadInput."""
     if not isinstance(given, Program):
         raise BadInput(f"only a program, such as gl.load returns, can be {use}, got {type(given).__name__}")

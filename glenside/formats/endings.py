@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from glenside.ir import files
 from glenside.ir.errors import BadInput
+from glenside.ir.open_program import OpenProgram, is_range
 from glenside.ir.program import Program
 from glenside.ir.replacing import PathLike
 
@@ -28,6 +29,7 @@ def ending(path: PathLike) -> str:
         raise BadInput(f"the path of a file must be a text or a Path, got {path!r}") from None
 
 
+@overload
 def load(
     path: PathLike,
     shapes: Mapping[str, Sequence[int]] | None = None,
@@ -38,13 +40,42 @@ def load(
     allow_opaque: bool = False,
     values: Mapping[str, Any] | None = None,
     outputs: Sequence[str] = (),
-) -> Program:
+) -> Program: ...
+
+
+@overload
+def load(
+    path: PathLike,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    weights: PathLike | None = None,
+    dtypes: Mapping[str, str] | None = None,
+    *,
+    dims: Mapping[str, int | Sequence[int]],
+    allow_opaque: bool = False,
+    values: Mapping[str, Any] | None = None,
+    outputs: Sequence[str] = (),
+) -> Program | OpenProgram: ...
+
+
+def load(
+    path: PathLike,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    weights: PathLike | None = None,
+    dtypes: Mapping[str, str] | None = None,
+    *,
+    dims: Mapping[str, Any] | None = None,
+    allow_opaque: bool = False,
+    values: Mapping[str, Any] | None = None,
+    outputs: Sequence[str] = (),
+) -> Program | OpenProgram:
     """Loads a program from a file.
 
       shapes        shapes of tensors that a text does not declare, or of inputs whose shapes an ONNX file leaves open
       weights       an .npz file with values of constants, which take precedence over those of an ONNX file
       dtypes        dtypes of tensors that a text does not declare
-      dims          sizes of named dimensions of an ONNX file, such as batch; rows and past of a decoder in a GGUF file
+      dims          sizes of named dimensions of an ONNX file, such as batch; rows and past of a decoder in a GGUF file.
+                    With a range, (1, 512) or (0, 512, 32) by steps, for some of them the result is an OpenProgram,
+                    which `gl.compile` takes
       allow_opaque  whether ONNX operators that Glenside does not know are kept as black boxes
       values        values of inputs, which become constants: arrays, numbers or lists of numbers
       outputs       names of tensors of an ONNX file to return instead of its own outputs
@@ -52,6 +83,9 @@ def load(
     Several outputs of an ONNX file become a tuple. Raises GlensideError.
     """
     kind = ending(path)
+    if dims and any(map(is_range, dims.values())) and kind in (".onnx", ".gguf"):
+        own = {"shapes": shapes, "allow_opaque": allow_opaque, "values": values, "outputs": outputs}
+        return _load_open(path, dims, {"weights": weights, "dtypes": dtypes, **own})
     if kind == ".gguf":
         return _load_gguf(path, bool(shapes or weights or dtypes or allow_opaque or outputs), dims, values)
     if (dims or allow_opaque or outputs) and kind != ".onnx":
@@ -98,6 +132,27 @@ def _load_onnx(path: PathLike, weights: PathLike | None, open_: Mapping[str, Any
         except BadInput as error:
             raise BadInput(f"{weights}: {error.message}") from None
     return replace(program, name=Path(path).stem)
+
+
+def _load_open(path: PathLike, dims: Mapping[str, Any], others: Mapping[str, Any]) -> OpenProgram:
+    """Returns the program of a file some of whose dims are ranges; `others`: of `load`. Raises BadInput."""
+    from glenside.importers.onnx import input_sizes
+
+    ranges = {name: size for name, size in dims.items() if is_range(size)}
+    fixed = {name: size for name, size in dims.items() if name not in ranges}
+    of_inputs = input_sizes(path) if ending(path) == ".onnx" else {"": ["rows", "past"]}
+    known = list(dict.fromkeys(n for sizes in of_inputs.values() for n in sizes if isinstance(n, str) and n))
+    for name in dims:
+        if name not in known:
+            hint = f"; there are {', '.join(known)}" if known else "; all its sizes are numbers"
+            raise BadInput(f"{path} has no open dimension {name!r}{hint}")
+
+    def make(sizes: Mapping[str, int]) -> Program:
+        found = load(path, dims={**fixed, **sizes}, **others)
+        assert isinstance(found, Program), "all its sizes are numbers"
+        return found
+
+    return OpenProgram(make, ranges, Path(path).stem)
 
 
 def save(program: Program, path: PathLike) -> str:

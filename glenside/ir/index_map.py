@@ -34,14 +34,29 @@ class Fill(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis of the result: an integer from 0 to size - 1."""
+    """An axis of the result: an integer from 0 to size - 1.
+
+    limit  0 if the size is the same for all sizes of a program; else the axis stays a loop, also with one step or none.
+           More than 1: the greatest size, on which alone decisions about indices depend
+    """
 
     number: int
     size: int
+    limit: int = 0
 
     @property
     def bounds(self) -> tuple[int, int]:
-        return 0, max(self.size - 1, 0)
+        return 0, max((self.limit if self.limit > 1 else self.size) - 1, 0)
+
+    @property
+    def likely(self) -> int:
+        """The size that schedules are chosen for: the limit, if there is one."""
+        return self.limit if self.limit > 1 else self.size
+
+    @property
+    def is_loop(self) -> bool:
+        """True unless the axis has one step for all sizes of a program."""
+        return self.size != 1 or self.limit > 0
 
     def evaluate(self, axes: Sequence[Any] | Mapping[int, Any]) -> Any:
         return axes[self.number]

@@ -37,7 +37,7 @@ from glenside.codegen.loop_ir.ir import (
     is_parallel,
 )
 from glenside.codegen.loop_ir.structural_hash import alike
-from glenside.codegen.memory.buffer_arena import arena, scratch_of
+from glenside.codegen.memory.buffer_arena import Arena, arena, scratch_of
 from glenside.ir.index_map import Index
 
 _GIVEN = "const void *const *given, void *const *results, unsigned char *arena"
@@ -53,7 +53,7 @@ _RUN = """PUBLIC int run(GIVEN, void *threads, double *seconds)
 }""".replace("GIVEN", _GIVEN)
 
 
-def source(loops: Loops) -> Source:
+def source(loops: Loops, plan: Arena | None = None) -> Source:
     """Returns C of `int run(const void *const *given, void *const *results, unsigned char *arena, void *threads,
     double *seconds)`.
 
@@ -61,8 +61,10 @@ def source(loops: Loops) -> Source:
     temporaries are in `arena`. `threads` is 0 or a pool of `open_pool`; `seconds` is 0 or one number for each nest.
     `run` returns 0; n if the index of the nth `Require` of the loops is outside of its axis; -1 if memory does not
     suffice. `run_nest` runs one nest. A text that includes this C may define PUBLIC as static.
+
+    plan  the memory plan of the temporaries; by default it is made here
     """
-    return Printer(loops).source()
+    return Printer(loops, plan).source()
 
 
 class Printer(Pointers):
@@ -74,9 +76,9 @@ class Printer(Pointers):
     known   memoizes functions by structure: key -> name, and the positions of the buffers that are its arguments
     """
 
-    def __init__(self, loops: Loops) -> None:
+    def __init__(self, loops: Loops, plan: Arena | None = None) -> None:
         super().__init__()
-        self.loops, self.arena = loops, arena(loops)
+        self.loops, self.arena = loops, plan or arena(loops)
         self.places = self.arena.places
         self.shared: set[Buffer] = set()
         self.nests: dict[str, str] = {}

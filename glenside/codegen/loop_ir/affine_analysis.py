@@ -9,6 +9,7 @@ from math import prod
 
 from glenside.codegen.loop_ir.compute_block import Block
 from glenside.codegen.loop_ir.ir import Apply, Choose, Convert, Counter, Formula, Load
+from glenside.codegen.loop_ir.open_axes import axis_of
 from glenside.codegen.loop_ir.scalar_expr import choose
 from glenside.ir.index_map import Axis, Divided, Index
 
@@ -155,10 +156,10 @@ def affine(block: Block, axes: Iterator[int]) -> Block | None:
         axis, divisor = min(cuts, key=lambda cut: cut[1])
         if axis.size % divisor:
             return None
-        high, low = Axis(next(axes), axis.size // divisor), Axis(next(axes), divisor)
+        high, low = axis_of(next(axes), axis.size // divisor), axis_of(next(axes), divisor)
         place = Index(((high, divisor), (low, 1)))
         block = with_places(block, partial(substituted, places={axis: place}))
-        pair = [part for part in (high, low) if part.size != 1]
+        pair = [part for part in (high, low) if part.is_loop]
         block = replace(
             block,
             axes=_replaced(block.axes, axis, pair),
@@ -213,7 +214,7 @@ def joined_axes(groups: Sequence[Sequence[Axis]], axes: Iterator[int]) -> tuple[
     found: list[Axis] = []
     places: dict[Axis, Index] = {}
     for group in groups:
-        whole = group[0] if len(group) == 1 else Axis(next(axes), prod(axis.size for axis in group))
+        whole = group[0] if len(group) == 1 else axis_of(next(axes), prod(axis.size for axis in group))
         found.append(whole)
         if len(group) > 1:
             places |= {**dict.fromkeys(group[:-1], Index()), group[-1]: Index(((whole, 1),))}
@@ -229,4 +230,4 @@ def with_merged(block: Block, axes: Iterator[int]) -> Block:
 
 def at(axis: Axis) -> Index:
     """Returns the index of an axis's counter, which is 0 for an axis of size 1."""
-    return Index(((axis, 1),)) if axis.size != 1 else Index()
+    return Index(((axis, 1),)) if axis.is_loop else Index()

@@ -289,6 +289,7 @@ class Packing:
 
     deep      inner steps that are contiguous for each column: [outer][count][inner / deep][width][deep]
     together  the last inner axes that are flattened and cut into groups of `deep`, with zeros as padding at the end
+    limits    the limits of the outer axes (`Axis.limit`)
     """
 
     buffer: Buffer
@@ -300,6 +301,7 @@ class Packing:
     pieces: tuple[tuple[int, int, int], ...]
     deep: int = 1
     together: int = 1
+    limits: tuple[int, ...] = ()
 
     @property
     def depth(self) -> int:
@@ -328,10 +330,11 @@ class Packing:
             for values in (True, False):
                 if not values:  # padding: zeros behind the values
                     sizes = [*sizes[: len(self.outer) + 1 + cut], last - filled, width]
-                axes = [Axis(i, n) for i, n in enumerate(sizes)]
-                if any(axis.size == 0 for axis in axes):
+                limits = (*self.limits, *(0 for _ in sizes[len(self.limits) :]))
+                axes = [Axis(i, n, limit) for i, (n, limit) in enumerate(zip(sizes, limits, strict=True))]
+                if any(axis.size == 0 and not axis.limit for axis in axes):
                     continue
-                at = [Index(((axis, 1),)) if axis.size != 1 else Index() for axis in axes]
+                at = [Index(((axis, 1),)) if axis.is_loop else Index() for axis in axes]
                 outer, panel, *inner = at[: len(self.outer)], *at[len(self.outer) : -1]
                 flat = flattened(outer, [n for n, _ in self.outer]) * every + begin * depth
                 ends = flattened(inner[cut:], [n for n, _ in self.inner[cut:]]) if values else inner[-1] + filled
@@ -346,7 +349,7 @@ class Packing:
                 far = dict(zip(axes, [*strides, self.stride], strict=False))
                 for axis in (axes[-1], *sorted(reversed(axes[:-1]), key=lambda axis: abs(far.get(axis, 0)))):
                     way = Way.UNROLLED if axis is axes[-1] and axis.size <= _COLUMNS else Way.LOOP
-                    body = (For(axis, body, way),) if axis.size != 1 else body
+                    body = (For(axis, body, way),) if axis.is_loop else body
                 made += body
         return tuple(made)
 

@@ -9,6 +9,7 @@ from itertools import count
 from typing import Protocol
 
 from glenside.codegen.loop_ir.ir import Buffer, For, Formula, Layout, Let, Local, Role, Statement, Store
+from glenside.codegen.loop_ir.open_axes import axis_of
 from glenside.codegen.loop_ir.scalar_expr import apply, convert, number, sums_in
 from glenside.ir.dtypes import RECORDS, widen
 from glenside.ir.index_map import Axis, Index, flattened, reshaped
@@ -150,8 +151,8 @@ class Filling:
 
     def counters(self, dims: Sequence[int]) -> tuple[list[Axis], Places]:
         """Returns new axes of sizes `dims`, and their counters as indices."""
-        axes = [Axis(next(self.axes), n) for n in dims]
-        return axes, [Index(((axis, 1),)) if axis.size != 1 else Index() for axis in axes]
+        axes = [axis_of(next(self.axes), n) for n in dims]
+        return axes, [Index(((axis, 1),)) if axis.is_loop else Index() for axis in axes]
 
     def each(self, dims: Sequence[int], body: Callable[[Places], list[Statement]]) -> list[Statement]:
         """Returns loops over `dims` around `body` of their counters."""
@@ -196,7 +197,7 @@ def around(axes: Sequence[Axis], body: Sequence[Statement]) -> list[Statement]:
     """Returns loops over `axes` around `body`, the first axis outermost; axes of size 1 have no loop."""
     inner = list(body)
     for axis in reversed(axes):
-        if axis.size != 1:
+        if axis.is_loop:
             inner = [For(axis, tuple(inner))]
     return inner
 

@@ -28,6 +28,7 @@ from glenside.codegen.passes.rematerialization.steps import rescheduled, steps_o
 from glenside.codegen.pipeline import lower
 from glenside.codegen.processor.model import PLAIN, Machine, is_here
 from glenside.codegen.runtime.arguments import (
+    Kind,
     address_of,
     given_array,
     is_plain,
@@ -55,7 +56,7 @@ from glenside.ir.types import TupleType, Type
 MOST_THREADS = 1024
 _MIN_LARGE_PAGE_BYTES = 1 << 19
 """Bytes of results from which on they are stored in large pages."""
-_NO_MEMORY = "memory does not suffice for the arrays of this program"
+NO_MEMORY = "memory does not suffice for the arrays of this program"
 
 
 class Lowered:
@@ -229,7 +230,7 @@ class Compiled:
         self.library.open_pool.restype = ctypes.c_void_p
         self._shares = any(map(is_shared, self.loops.nests))
         self._arenas: list[tuple[int, Array, ctypes.c_void_p]] = []
-        self._pool_kept: _Pool | None = None
+        self._pool_kept: Pool | None = None
 
     def __repr__(self) -> str:
         results = ", ".join(f"({' '.join(map(str, b.dims))}) {b.dtype}" for b in self.loops.results)
@@ -257,7 +258,7 @@ class Compiled:
         Thread-safe. Raises BadInput.
         """
         found = self._called(arrays, named, out, threads, None)
-        if any(map(is_tensor, _all_of(arrays, named))) and out is None:
+        if any(map(is_tensor, all_arrays(arrays, named))) and out is None:
             return as_tensors(found)
         return found
 
@@ -270,8 +271,31 @@ class Compiled:
         try:
             memory = Memory((buffer.bytes for buffer in self._lowered.results), _MIN_LARGE_PAGE_BYTES)
         except MemoryError as error:
-            raise BadInput(_NO_MEMORY) from error
+            raise BadInput(NO_MEMORY) from error
         return [memory.array(prod(dims), dtype).reshape(dims) for dims, dtype in self._results]
+
+    def least_sizes(self) -> dict[str, int]:
+        """Returns no sizes: none is open."""
+        return {}
+
+    greatest_sizes = least_sizes
+
+    def sizes_of(self, _: Mapping[str, Any]) -> dict[str, int]:
+        """Returns no sizes: none is open."""
+        return {}
+
+    def input_kinds(self, _: Mapping[str, int]) -> dict[str, Kind]:
+        """Returns the dims and dtypes of the inputs by name."""
+        return {b.name: kind_of(b) for b in self.inputs}
+
+    def result_kinds(self, _: Mapping[str, int]) -> dict[str, Kind]:
+        """Returns the dims and dtypes of the results by name."""
+        return {name: kind_of(b) for name, b in zip(self.program.result_names(), self.loops.results, strict=True)}
+
+    def run_into(self, arrays: Mapping[str, Any], results: Mapping[str, Array], threads: int | None) -> None:
+        """Runs the program on arrays by name, and stores all results in arrays by name."""
+        own = dict(zip(self.loops.results, (results[name] for name in self.program.result_names()), strict=True))
+        self._called((arrays,), {}, [own[b] for b in self._lowered.results], threads, None)
 
     def predicted(self, threads: int = 1) -> list[float]:
         """Returns the predicted seconds of each nest on `threads` threads; [] for plain loops."""
@@ -323,7 +347,7 @@ class Compiled:
         try:
             return self._ran(self._given(arrays, named), out, threads, seconds)
         except MemoryError as error:
-            raise BadInput(_NO_MEMORY) from error
+            raise BadInput(NO_MEMORY) from error
 
     def _ran(
         self, inputs: Sequence[Array], out: Array | Sequence[Array] | None, threads: int | None, seconds: Any
@@ -348,7 +372,7 @@ class Compiled:
         self._arenas.append(arena)
         if status:
             completed(self.loops, status)
-        return _nested(self._lowered.type, iter([results[number] for number in self._returned]))
+        return nested(self._lowered.type, iter([results[number] for number in self._returned]))
 
     def _memory(self, threads: int) -> tuple[int, Array, ctypes.c_void_p]:
         """Returns an arena that no other call uses: the number of threads that it suffices for, and its address."""
@@ -360,7 +384,7 @@ class Compiled:
         memory = Memory([size]).array(size, np.uint8)
         return threads, memory, ctypes.c_void_p(address_of(memory))
 
-    def _pool(self, threads: int | None) -> _Pool | None:
+    def _pool(self, threads: int | None) -> Pool | None:
         """Returns a pool of threads that no other call uses; None for one thread, or if no loop is parallel.
 
         One pool is kept, of the last number of threads; another one ends when the call that uses it returns.
@@ -374,7 +398,7 @@ class Compiled:
             return None
         pool = self._pool_kept
         if pool is None or (pool.threads, pool.process) != (count, os.getpid()):
-            pool = self._pool_kept = _Pool(self.library, count)
+            pool = self._pool_kept = Pool(self.library, count)
         return pool if pool.address and pool.lock.acquire(blocking=False) else None
 
     def _given(self, arrays: tuple[Array | Mapping[str, Array], ...], named: Mapping[str, Array]) -> Sequence[Array]:
@@ -421,14 +445,14 @@ class Compiled:
 def completed(loops: Loops, status: int) -> None:
     """Checks the status of a compiled function. Raises BadInput, or OutOfBounds for a bad index."""
     if status < 0:
-        raise BadInput(_NO_MEMORY)
+        raise BadInput(NO_MEMORY)
     if status:
         wrong = list(required(loops))[status - 1]
         low, high = -wrong.size, wrong.size - 1
         raise OutOfBounds(f"{wrong.operator} requires indices from {low} to {high}, got one that is outside")
 
 
-class _Pool:
+class Pool:
     """A thread pool of a library, used by one call at a time."""
 
     def __init__(self, library: ctypes.CDLL, threads: int) -> None:
@@ -443,12 +467,12 @@ def _close(library: ctypes.CDLL, address: ctypes.c_void_p, process: int) -> None
         library.close_pool(address)
 
 
-def _all_of(arrays: tuple[Any, ...], named: Mapping[str, Any]) -> Iterator[Any]:
+def all_arrays(arrays: tuple[Any, ...], named: Mapping[str, Any]) -> Iterator[Any]:
     """Yields the arrays of a call, also those in dicts."""
     for array in (*arrays, *named.values()):
         yield from array.values() if isinstance(array, Mapping) else (array,)
 
 
-def _nested(type_: Type, found: Iterator[Array]) -> Any:
+def nested(type_: Type, found: Iterator[Array]) -> Any:
     """Returns the results nested in tuples of a type."""
-    return tuple(_nested(item, found) for item in type_.items) if isinstance(type_, TupleType) else next(found)
+    return tuple(nested(item, found) for item in type_.items) if isinstance(type_, TupleType) else next(found)

@@ -75,8 +75,9 @@ def _rows(block: Block, along: Sequence[Position], axes: Iterator[int]) -> list[
     stores, made, begin = _stores_at(block, rows), list[Statement](), 0
     for count in (_ROWS, 1):
         times = (rows.size - begin) // count
-        if times:
-            step, row = Axis(next(axes), times), Axis(next(axes), count)
+        if times or rows.limit:
+            limit = rows.limit if count > 1 else _ROWS * bool(rows.limit)
+            step, row = Axis(next(axes), times, limit), Axis(next(axes), count)
             own = stores(at(step) * count + at(row) + begin)
             made += around([step, last], [*positions, *([For(row, tuple(own), Way.UNROLLED)] if count > 1 else own)])
         begin += times * count
@@ -90,7 +91,7 @@ def _stores_at(block: Block, axis: Axis) -> Callable[[Index], list[Statement]]:
 
 def _around(loops: Sequence[Axis], body: list[Statement], positions: Sequence[Position], steps: int) -> list[Statement]:
     """Returns loops around a body; each position is computed in the innermost loop in which it varies."""
-    loops = [axis for axis in loops if axis.size != 1]
+    loops = [axis for axis in loops if axis.is_loop]
     depth = {p: max((i + 1 for i, axis in enumerate(loops) if axis in p.axes), default=0) for p in positions}
     for number in range(len(loops), 0, -1):
         own = [statement for p in positions if depth[p] == number for statement in p.statements()]

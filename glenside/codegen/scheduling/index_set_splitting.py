@@ -16,6 +16,7 @@ from math import gcd
 from glenside.codegen.loop_ir.affine_analysis import at, coefficient, indices_of, parts_in, substituted, with_places
 from glenside.codegen.loop_ir.compute_block import Block
 from glenside.codegen.loop_ir.ir import Choose
+from glenside.codegen.loop_ir.open_axes import axis_of
 from glenside.ir.index_map import Axis, Divided, Guard, Index, Within
 
 _MOST = 16
@@ -105,24 +106,24 @@ def _ends(question: Divided | Within, axis: Axis, factor: int) -> list[int]:
 def _by_periods(block: Block, axis: Axis, period: int, axes: Iterator[int]) -> list[Block]:
     """Strip-mines an axis by a period: a block of whole periods, and one of the remainder."""
     whole = axis.size // period
-    high, low = Axis(next(axes), whole), Axis(next(axes), period)
+    high, low = Axis(next(axes), whole, axis.limit), axis_of(next(axes), period)
     found = [_with(block, axis, [high, low], at(high) * period + at(low))]
     rest = axis.size - whole * period
-    if rest:
-        last = Axis(next(axes), rest)
+    if rest or (axis.limit and not low.limit):
+        last = Axis(next(axes), rest, period * bool(axis.limit))
         found.append(_with(block, axis, [last], at(last) + whole * period))
     return found
 
 
 def _cut(block: Block, axis: Axis, ends: Sequence[int], axes: Iterator[int]) -> list[Block]:
     """Cuts a block at positions along an axis."""
-    parts = [(first, Axis(next(axes), last - first)) for first, last in pairwise(ends)]
+    parts = [(first, axis_of(next(axes), last - first)) for first, last in pairwise(ends)]
     return [_with(block, axis, [part], at(part) + first) for first, part in parts]
 
 
 def _with(block: Block, axis: Axis, by: Sequence[Axis], place: Index) -> Block:
     """Returns a block with an axis replaced by axes `by`, at index `place` along it."""
-    others = tuple(part for own in block.axes for part in (by if own == axis else [own]) if part.size != 1)
+    others = tuple(part for own in block.axes for part in (by if own == axis else [own]) if part.is_loop)
     return replace(with_places(block, partial(substituted, places={axis: place})), axes=others)
 
 

@@ -15,6 +15,7 @@ from glenside.codegen.emit_c.nibbles import HALF, NIBBLES
 from glenside.codegen.loop_ir.affine_analysis import at, changed, coefficient, substituted
 from glenside.codegen.loop_ir.compute_block import Block
 from glenside.codegen.loop_ir.ir import Buffer, For, Formula, Load, Nest, Packing, Role, Statement, Store, Way
+from glenside.codegen.loop_ir.open_axes import bytes_assumed
 from glenside.codegen.memory.buffer_arena import in_line
 from glenside.codegen.processor.model import Machine
 from glenside.codegen.scheduling.tile_partition import pieces_of
@@ -60,6 +61,7 @@ def packing_of(
         tuple((axis.size, coefficient(load.place, axis)) for axis in inner),
         coefficient(load.place, along),
         tuple(pieces),
+        limits=tuple(axis.limit for axis in outer),
     )
 
 
@@ -83,10 +85,10 @@ def packed_for_rows(
     for load in loads if inner else ():
         along, constant = coefficient(load.place, rows), load.buffer.role is Role.CONSTANT
         below = along == 1 and abs(coefficient(load.place, inner[-1])) >= in_line(load.dtype)
-        large = load.buffer.bytes > machine.l1
+        large = bytes_assumed(load.buffer, machine) > machine.l1
         others = [axis.size for axis in block.axes if axis != columns and not coefficient(load.place, axis)]
         often = panels * prod(others) >= _LEAST_PANELS and not coefficient(load.place, columns)
-        fits = large and load.buffer.bytes <= machine.l2
+        fits = large and bytes_assumed(load.buffer, machine) <= machine.l2
         if (constant and large and along > 1) or (below and often and fits and not (constant or load.picked)):
             yield load
 
@@ -150,7 +152,7 @@ def panels_copied(
             continue
         name = f"{load.buffer}.panel" + (f".{len(found) + 1}" if found else "")
         panel = Buffer(name, size, load.dtype, Role.SCRATCH)
-        if _PART * panel.bytes <= machine.l2 < 2 * load.buffer.bytes:
+        if _PART * panel.bytes <= machine.l2 < 2 * bytes_assumed(load.buffer, machine):
             found[load] = panel
     return found
 
@@ -177,8 +179,8 @@ def is_near(loads: Sequence[Load], columns: Axis, tiles: int, panels: int, machi
     For unpacked operands. Ties: the axis of the larger operand is the outer loop, which is parallelized.
     """
     along = [load for load in loads if coefficient(load.place, columns)]
-    of_columns = sum(load.buffer.bytes for load in along)
-    of_rows = sum(load.buffer.bytes for load in loads if load not in along)
+    of_columns = sum(bytes_assumed(load.buffer, machine) for load in along)
+    of_rows = sum(bytes_assumed(load.buffer, machine) for load in loads if load not in along)
     room = machine.l2 // 2
     near = of_rows + of_columns * (tiles if of_columns > room else 1)
     far = of_columns + of_rows * (panels if of_rows > room else 1)

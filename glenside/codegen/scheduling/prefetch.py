@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from glenside.codegen.loop_ir.affine_analysis import coefficient, substituted
 from glenside.codegen.loop_ir.ir import Buffer, Formula, Load, Prefetch, Role, Statement
+from glenside.codegen.loop_ir.open_axes import bytes_assumed
 from glenside.codegen.memory.buffer_arena import LINE, in_line
 from glenside.codegen.processor.model import Machine
 from glenside.codegen.scheduling.tile_partition import Tile, TilePosition
@@ -84,7 +85,7 @@ def asked_of_packed(
     assert isinstance(here, Load), "what is packed is read"
     first, line = here.place - step * width, in_line(here.dtype)
     alone = position is not None and position.count == 1
-    if alone or here.buffer.bytes > machine.l2 // _NEAR:
+    if alone or bytes_assumed(here.buffer, machine) > machine.l2 // _NEAR:
         yield from Reads(here.buffer, first, step, width, 1, width).ahead()
     if position is not None and not alone:
         share = -(-width // position.count)
@@ -104,7 +105,7 @@ def next_tile(
     ends = {other: Index() + (other.size - 1) for other in inner}
     for load in loads:
         place, size = tile.change(load.place), RECORDS[load.dtype].numpy.itemsize
-        if abs(coefficient(place, axis)) * size < _PAGE or load.buffer.bytes <= machine.l2:
+        if abs(coefficient(place, axis)) * size < _PAGE or bytes_assumed(load.buffer, machine) <= machine.l2:
             continue
         row, column = (coefficient(place, a) for a in (tile.row, tile.lane))
         if row == 1 and not column:

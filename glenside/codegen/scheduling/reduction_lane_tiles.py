@@ -37,6 +37,7 @@ from glenside.codegen.loop_ir.ir import (
     Way,
 )
 from glenside.codegen.loop_ir.nest_builder import around
+from glenside.codegen.loop_ir.open_axes import is_open
 from glenside.codegen.loop_ir.scalar_expr import apply, with_local
 from glenside.codegen.processor.model import Machine
 from glenside.codegen.scheduling.operand_packing import packing_of
@@ -67,12 +68,12 @@ class LaneTiles:
         self.loads = list(dict.fromkeys(loads_in(self.joined.element)))
         self.constants = [load for load in self.loads if load.buffer.role is Role.CONSTANT]
         self.moved = [load for load in self.loads if load not in self.constants]
-        groups = merged([load.place for load in self.moved], [axis for axis in self.joined.axes if axis.size != 1])
+        groups = merged([load.place for load in self.moved], [axis for axis in self.joined.axes if axis.is_loop])
         self.whole = next((group for group in groups if self._is_run(group[-1])), [])
         self.others = [axis for group in groups if group is not self.whole for axis in group]
         self.others.sort(key=lambda axis: -max((abs(coefficient(load.place, axis)) for load in self.moved), default=0))
         self.size = prod(axis.size for axis in self.whole)
-        self.steps = prod(axis.size for axis in (*block.around, *block.axes, *self.joined.axes))
+        self.steps = prod(axis.likely for axis in (*block.around, *block.axes, *self.joined.axes))
         self.lanes = self._lanes()
         alone = [axis for axis in block.axes if self._moves(axis, self.constants) and not self._moves(axis, self.moved)]
         self.column = next((axis for axis in alone if coefficient(block.place, axis) == 1), None)
@@ -153,13 +154,15 @@ class LaneTiles:
     def _lanes(self) -> int:
         """Returns the lanes with the fewest reduction steps, or 1 if the reduction is shorter than every vector."""
         lanes = lanes_in([self.joined.element], self.machine)
+        if is_open(self.size):
+            return lanes
         found = [n for n in (lanes, lanes // 2, lanes // 4) if least_lanes(self.joined.local.dtype) <= n <= self.size]
         return min(found, key=lambda n: self.size // n + self.size % n, default=1)
 
     @property
     def _steps(self) -> int:
         """Returns the steps along the contiguous axes: vectors, then scalars at the end."""
-        return self.size // self.lanes + self.size % self.lanes
+        return self.size // self.lanes + (0 if is_open(self.size) else self.size % self.lanes)
 
     def _packing(self, load: Load, number: int) -> Packing:
         *before, last = self.whole
@@ -170,8 +173,9 @@ class LaneTiles:
         """Returns a tile of `row` rows, from index `rows` on, and all columns."""
         joined, block, lanes = self.joined, self.block, self.lanes
         dtype, column = joined.local.dtype, Axis(next(self.axes), self.columns)
-        lane, step = Axis(next(self.axes), lanes), Axis(next(self.axes), self.size // lanes)
-        last = Axis(next(self.axes), self.size % lanes)
+        is_open_ = is_open(self.size)
+        lane, step = Axis(next(self.axes), lanes), Axis(next(self.axes), self.size // lanes, int(is_open_))
+        last = Axis(next(self.axes), self.size % lanes, lanes * is_open_)
         sums = Buffer(f"tile{next(self.axes)}", Dims((row.size * column.size, lanes)), dtype, Role.REGISTER)
         places = {self.row: rows + at(row)} if self.row is not None else {}
         places |= {self.column: at(column)} if self.column is not None else {}
@@ -193,13 +197,13 @@ class LaneTiles:
             return set_to(to, apply(joined.combine, to, self._element(packings, places, along)))
 
         steps = around([step], added(vector, at(step) * lanes + at(lane)))
-        if last.size:
+        if last.size or is_open_:
             steps += around([last], added(number, at(last) + (self.size - last.size)))
-        parts = [Load(sums, of * lanes + n) for n in range(lanes)] + [number] * bool(last.size)
+        parts = [Load(sums, of * lanes + n) for n in range(lanes)] + [number] * (last.size > 0 or is_open_)
         value = changed(block.value, lambda index: substituted(index, places))
         return [
             *set_to(vector, joined.start),
-            *(set_to(number, joined.start) if last.size else ()),
+            *(set_to(number, joined.start) if last.size or is_open_ else ()),
             *around(self.others, steps),
             Fence(),
             *each(

@@ -43,8 +43,10 @@ from glenside.codegen.loop_ir.ir import (
     Way,
 )
 from glenside.codegen.loop_ir.nest_builder import around
+from glenside.codegen.loop_ir.open_axes import bytes_assumed
 from glenside.codegen.loop_ir.scalar_expr import apply, with_local
 from glenside.codegen.processor.model import Machine
+from glenside.codegen.scheduling.open_pieces import width_of
 from glenside.codegen.scheduling.operand_packing import (
     is_near,
     packed_for_rows,
@@ -103,7 +105,7 @@ class Tiles:
         self.dtype = self.joined.local.dtype
         self.lanes = lanes_of(self.dtype, machine)
         self.least = min(self.lanes, least_lanes(self.dtype))
-        self.steps = prod(a.size for a in (*self.block.around, *self.block.axes, *self.joined.axes))
+        self.steps = prod(a.likely for a in (*self.block.around, *self.block.axes, *self.joined.axes))
         self.loads = list(dict.fromkeys(loads_in(self.joined.element)))
         self.of_rows: dict[Load, Packing] = {}
         self.copied: dict[Formula, Buffer] = {}
@@ -147,7 +149,7 @@ class Tiles:
             if load.buffer.role is Role.CONSTANT and step:
                 packed.append(load)
             elif step not in (0, 1):
-                if 8 * prod(a.size for a in self._axes_of(load)) > self.steps:
+                if 8 * prod(a.likely for a in self._axes_of(load)) > self.steps:
                     return None
                 packed.append(load)
         return tuple(packed)
@@ -210,9 +212,10 @@ class Tiles:
                     total += tiles * times * (depth * step + 20 + 2 * sums)
             return total
 
+        around = any(axis.limit for axis in self.block.around)
         shapes = [
             (height, width)
-            for width in (1, 2, 3, 4)
+            for width in ((width_of(self.machine),) if around else (1, 2, 3, 4))
             for height in range(1, min(rows, self.machine.registers) + 1)
             if self._registers(height * unit * width, width) <= self.machine.registers
         ]
@@ -240,7 +243,7 @@ class Tiles:
         """Sets the order of the reduction axes by the strides of unpacked operands, merges them, and sets packings."""
         free = [load for load in self.loads if load not in self.packed]
         indices = [load.place for load in free]
-        axes = [axis for axis in self.joined.axes if axis.size != 1]
+        axes = [axis for axis in self.joined.axes if axis.is_loop]
         once = [n.place for n in self.packed if self.in_blocks and not all(coefficient(n.place, a) for a in axes)]
         groups = merged([*indices, *once], axes)
         groups.sort(key=lambda group: -max((abs(coefficient(i, group[-1])) for i in indices), default=0))
@@ -279,7 +282,9 @@ class Tiles:
     def _around(self, outer: Sequence[Axis], height: int) -> list[Statement]:
         """Returns the loops around all tiles, in the order with the fewest predicted bytes from beyond the L2 cache."""
         columns, panels = self.columns, sum(times for *_, times in self.pieces)
-        packed = sum(packing.buffer.bytes // self._times(load) for load, packing in self.packings.items())
+        packed = sum(
+            bytes_assumed(packing.buffer, self.machine) // self._times(load) for load, packing in self.packings.items()
+        )
         shared = [axis for axis in outer if not any(coefficient(load.place, axis) for load in self.packings)]
         grouped = [axis for axis in outer if axis not in shared]
         row_pieces = rows_of(self.rows[0].size, height) if self.rows else [(0, 1, 1)]
@@ -348,7 +353,7 @@ class Tiles:
 
     def _times(self, load: Load) -> int:
         """Returns how many different parts of an operand the enclosing loops read."""
-        return prod(axis.size for axis in self.block.around if coefficient(load.place, axis))
+        return prod(max(1, axis.size) for axis in self.block.around if coefficient(load.place, axis))
 
     def _tile(
         self,
@@ -434,7 +439,7 @@ class Tiles:
                 here = self._element(load, tile, partial(substituted, places={**first, tile.row: Index()}), Index())
                 found += run_ahead(here, tile.row.size)
             elif (reads := self._reads(load, tile)) is not None:
-                found += reads.strided_ahead() if load.buffer.bytes > self.machine.l1 else []
+                found += reads.strided_ahead() if bytes_assumed(load.buffer, self.machine) > self.machine.l1 else []
         return found
 
     def _reads(self, load: Load, tile: Tile) -> Reads | None:

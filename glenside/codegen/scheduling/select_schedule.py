@@ -25,6 +25,7 @@ from glenside.codegen.loop_ir.affine_analysis import (
 from glenside.codegen.loop_ir.compute_block import Block, ScheduledBlock
 from glenside.codegen.loop_ir.ir import Load, Nest, Packing, Role, Statement, Store
 from glenside.codegen.loop_ir.nest_builder import around
+from glenside.codegen.loop_ir.open_axes import open_now
 from glenside.codegen.loop_ir.structural_hash import Like
 from glenside.codegen.loop_ir.substitute_buffers import with_buffers_of
 from glenside.codegen.processor.model import Machine
@@ -32,6 +33,7 @@ from glenside.codegen.scheduling.amx_tiles import MatrixTiles
 from glenside.codegen.scheduling.dot_product_tiles import PairTiles
 from glenside.codegen.scheduling.index_set_splitting import in_pieces
 from glenside.codegen.scheduling.integer_tiles import IntegerTiles
+from glenside.codegen.scheduling.open_pieces import CHUNK, in_open_pieces
 from glenside.codegen.scheduling.operand_packing import packing_of
 from glenside.codegen.scheduling.quantized_tiles import BlockTiles
 from glenside.codegen.scheduling.reduction_lane_tiles import LaneTiles
@@ -40,8 +42,6 @@ from glenside.codegen.scheduling.vectorize import evenly, in_vectors, joined_in_
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Index, flattened
 
-_CHUNK = 8192
-"""Elements of a thread's chunk if there is no outer loop."""
 _AMX_MAX_TIME_RATIO = 0.8
 """Use AMX only if its predicted time is below this fraction of the vector loops' predicted time: AMX is slower in some
 hours than in others. With 0.75, under higher unit costs, BERT-base took 1.3x the time on a Xeon, MobileNetV1 1.18x.
@@ -59,7 +59,7 @@ def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> ScheduledB
     """
     exact = tuple(joined.exact for joined in block.joined)
     own = Like.of(block.plain())
-    known = _known(_Asked(own, exact, block.around, next(axes), block), machine)
+    known = _known(_Asked(own, exact, block.around, next(axes), open_now(), block), machine)
     while next(axes) < known.end:  # skip the numbers of its loops
         pass
     return known.made and with_buffers_of(known.made, known.like.names(own))
@@ -67,7 +67,7 @@ def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> ScheduledB
 
 @dataclass(frozen=True)
 class _Asked:
-    """The memo key of a schedule: the structure of a block, and the number of the first new loop.
+    """The memo key of a schedule: the structure of a block, the number of the first new loop, and the open sizes.
 
     block  the block itself, which does not take part in comparison
     """
@@ -76,6 +76,7 @@ class _Asked:
     exact: tuple[bool, ...]
     around: tuple[Axis, ...]
     first: int
+    open: tuple[int, ...]
     block: Block = field(compare=False)
 
 
@@ -101,19 +102,28 @@ def _made(block: Block, axes: Iterator[int], machine: Machine) -> ScheduledBlock
     if len(block.joined) > 1 or not all(axis.size for axis in every) or (found is None and block.joined):
         return None
     found = found or block  # elementwise blocks need no affine indices
-    joins = [replace(j, axes=tuple(axis for axis in j.axes if axis.size != 1)) for j in found.joined]
-    found = replace(found, axes=tuple(axis for axis in found.axes if axis.size != 1), joined=tuple(joins))
+    joins = [replace(j, axes=tuple(axis for axis in j.axes if axis.is_loop)) for j in found.joined]
+    found = replace(found, axes=tuple(axis for axis in found.axes if axis.is_loop), joined=tuple(joins))
     if not found.joined:
         return _elementwise(found, axes, machine)
+    if any(axis.limit for axis in found.axes):
+        return in_open_pieces(found, axes, machine, lambda piece: _of_sum(piece, axes, machine))
+    return _of_sum(found, axes, machine)
+
+
+def _of_sum(found: Block, axes: Iterator[int], machine: Machine) -> ScheduledBlock | None:
+    """Schedules a block with a reduction, whose axes (but for those of the reduction) have fixed sizes."""
     in_lanes = LaneTiles(found, axes, machine)
-    for kind in (IntegerTiles, PairTiles, BlockTiles, Tiles):
+    is_open = any(axis.limit for axis in (*found.around, *found.axes, *found.joined[0].axes))
+    kinds = (IntegerTiles, PairTiles, BlockTiles, Tiles)
+    for kind in (Tiles,) if any(axis.limit for axis in found.joined[0].axes) else kinds:
         tiles = kind(found, axes, machine)
         if tiles.is_possible:
             made = in_lanes.made() if in_lanes.is_better(tiles.columns.size) else tiles.made()
-            return _better(found, made, axes, machine)
+            return made if is_open else _better(found, made, axes, machine)
     if in_lanes.is_possible:
         return in_lanes.made()
-    for along in reversed(found.axes):
+    for along in () if is_open else reversed(found.axes):
         moved, packings = _with_operands_along(found, along, (Role.CONSTANT, Role.INPUT, Role.TEMPORARY, Role.RESULT))
         tiles = Tiles(moved, axes, machine)
         if packings and tiles.is_possible:
@@ -211,11 +221,11 @@ def _whole(block: Block, of: int, axes: Iterator[int], machine: Machine) -> list
     if all(map(is_affine, all_indices(block))):
         block = with_merged(block, axes)
     steps = prod(axis.size for axis in block.axes)
-    if len(block.axes) == 1 and steps >= 2 * _CHUNK:  # cut it, for a parallel outer loop
+    if len(block.axes) == 1 and (steps >= 2 * CHUNK or block.axes[0].limit):  # cut it, for a parallel outer loop
         (axis,) = block.axes
         parts = []
-        for begin, size, times in _cut(steps, _CHUNK):
-            high, low = Axis(next(axes), times), Axis(next(axes), size)
+        for begin, size, times in _cut(axis, CHUNK):
+            high, low = _high_and_low(axis, size, times, CHUNK, axes)
             place = {axis: at(high) * size + at(low) + begin}
             part = with_places(block, partial(substituted, places=place))
             parts += spread([high], _run(replace(part, axes=(low,)), axes, machine), of)
@@ -244,20 +254,29 @@ def _squares(block: Block, across: Axis, of: int, axes: Iterator[int]) -> list[S
     along = block.axes[-1]
     others = [axis for axis in block.axes if axis not in (across, along)]
     made: list[Statement] = []
-    for first in _cut(across.size, _SQUARE):
-        for second in _cut(along.size, _SQUARE):
+    for first in _cut(across, _SQUARE):
+        for second in _cut(along, _SQUARE):
             pieces = (across, *first), (along, *second)
-            high = [Axis(next(axes), times) for _, _, _, times in pieces]
-            low = [Axis(next(axes), size) for _, _, size, _ in pieces]
+            both = [_high_and_low(axis, size, times, _SQUARE, axes) for axis, _, size, times in pieces]
+            high, low = zip(*both, strict=True)
             places = {p[0]: at(h) * p[2] + at(w) + p[1] for p, h, w in zip(pieces, high, low, strict=True)}
             stores = with_places(block, partial(substituted, places=places)).stores()
             made += spread([*others, *high], around(low, stores), of)
     return made
 
 
-def _cut(size: int, length: int) -> list[tuple[int, int, int]]:
+def _high_and_low(axis: Axis, size: int, times: int, length: int, axes: Iterator[int]) -> tuple[Axis, Axis]:
+    """Returns the axes that count pieces, and elements of a piece: whole ones of a length, or the remainder."""
+    is_rest = axis.limit > 0 and times == 1
+    return Axis(next(axes), times, axis.limit * (not is_rest)), Axis(next(axes), size, length * is_rest)
+
+
+def _cut(axis: Axis, length: int) -> list[tuple[int, int, int]]:
     """Cuts an axis into (first, size, times): whole pieces of a length, and the remainder."""
+    size = axis.size
     whole = size - size % length
+    if axis.limit:
+        return [(0, length, whole // length), (whole, size - whole, 1)]
     return [piece for piece in ((0, length, whole // length), (whole, size - whole, 1)) if piece[1] and piece[2]]
 
 

@@ -76,7 +76,7 @@ class Softmax:
             body = [*most, *total, logarithm, *each(apply("subtract", lowered, self.total))]
         else:
             body = [*most, *each(apply("exp", lowered)), *total, *each(apply("divide", power, self.total))]
-        return spread([axis for axis in self.axes if axis.size != 1], body, self._steps)
+        return spread([axis for axis in self.axes if axis.is_loop], body, self._steps)
 
     @property
     def _steps(self) -> int:
@@ -98,7 +98,7 @@ class Softmax:
         rows = next((axis for axis in self.axes if coefficient(self.place, axis) == size), None)
         if not 1 < size < lanes or coefficient(self.place, self.along) != 1 or rows is None or rows.size < lanes:
             return None
-        outer, made = [axis for axis in self.axes if axis not in (rows, self.along) and axis.size != 1], []
+        outer, made = [axis for axis in self.axes if axis not in (rows, self.along) and axis.is_loop], []
         for begin, count, times in ((0, lanes, rows.size // lanes), (rows.size // lanes * lanes, rows.size % lanes, 1)):
             block, row = Axis(next(axes), times), Axis(next(axes), count)
             if count:

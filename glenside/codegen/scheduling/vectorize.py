@@ -37,6 +37,7 @@ from glenside.codegen.loop_ir.ir import (
 )
 from glenside.codegen.loop_ir.loop_independence import is_independent
 from glenside.codegen.loop_ir.nest_builder import around
+from glenside.codegen.loop_ir.open_axes import axis_of, is_open
 from glenside.codegen.loop_ir.scalar_expr import apply
 from glenside.codegen.processor.model import Machine
 from glenside.ir.dtypes import HALVES, INTEGERS, RECORDS
@@ -116,14 +117,15 @@ def runs_along(formula: Formula, axis: Axis) -> bool:
 def run(axis: Axis, axes: Iterator[int], lanes: int, body: Callable[[Index], list[Statement]]) -> list[Statement]:
     """Returns the loops of `body` along an axis: full vectors, then shorter ones."""
     made: list[Statement] = []
-    begin = 0
-    while begin < axis.size:
+    begin, limit = 0, axis.limit
+    while begin < axis.size or limit > 1:
         times = (axis.size - begin) // lanes
-        if times:
-            step, lane = Axis(next(axes), times), Axis(next(axes), lanes)
+        if times or limit:
+            step, lane = Axis(next(axes), times, limit), Axis(next(axes), lanes)
             own = body(at(step) * lanes + at(lane) + begin)
             made += around([step], [For(lane, tuple(own), Way.VECTOR)] if lanes > 1 else own)
-        begin, lanes = begin + times * lanes, max(1, lanes // 2)
+        begin, limit = begin + times * lanes, 2 if limit and lanes > 1 else 0
+        lanes = max(1, lanes // 2)
     return made
 
 
@@ -136,13 +138,13 @@ def joined_in_lanes(joined: Joined, axes: Iterator[int], machine: Machine) -> li
     if not joined.exact or not all(in_vectors(formula, dtype) for formula in (joined.element, joined.start)):
         return None
     indices = [*indices_of(joined.element)]
-    groups = merged(indices, [axis for axis in joined.axes if axis.size != 1])
+    groups = merged(indices, [axis for axis in joined.axes if axis.is_loop])
     lanes = lanes_in([joined.element], machine)
     found = [g for g in groups if runs_along(joined.element, g[-1]) and any(coefficient(i, g[-1]) for i in indices)]
     if not found or prod(a.size for a in found[0]) < lanes:
         return None
     group = found[0]
-    whole = Axis(next(axes), prod(axis.size for axis in group))
+    whole = axis_of(next(axes), prod(axis.size for axis in group))
     others = [axis for g in groups if g is not group for axis in g]
 
     def element(place: Index) -> Formula:
@@ -161,15 +163,15 @@ def joined_in_lanes(joined: Joined, axes: Iterator[int], machine: Machine) -> li
     def add(place: Index, value: Formula) -> Formula:
         return apply(joined.combine, Load(tile, place), value)
 
-    step = Axis(next(axes), whole.size // (sums * lanes))
+    step = Axis(next(axes), whole.size // (sums * lanes), whole.limit)
     steps = around([step], each(own, add(own, element(at(step) * (sums * lanes) + own))))
     begin = step.size * sums * lanes
-    rest = Axis(next(axes), (whole.size - begin) // lanes)
-    if rest.size:
+    rest = Axis(next(axes), (whole.size - begin) // lanes, sums * bool(whole.limit))
+    if rest.size or rest.limit:
         steps += around([rest], each(at(lane), add(at(lane), element(at(rest) * lanes + at(lane) + begin))))
         begin += rest.size * lanes
-    last = Axis(next(axes), whole.size - begin)
-    if last.size:
+    last = Axis(next(axes), whole.size - begin, lanes * bool(whole.limit))
+    if last.size or last.limit:
         steps += around([last], [_changes(joined, element(at(last) + begin))])
     pairs = [each(at(lane), add(at(lane), Load(tile, at(lane) + u * lanes))) for u in range(1, sums)]
     return [
@@ -201,7 +203,7 @@ def with_way(loop: Statement, way: Way) -> Statement:
 def spread(axes: Sequence[Axis], body: Sequence[Statement], steps: int) -> list[Statement]:
     """Returns loops around a body; the outermost loop is parallel if `steps` are worth several threads."""
     made = around(axes, body)
-    if steps >= _PARALLEL and any(axis.size != 1 for axis in axes):
+    if (steps >= _PARALLEL or is_open(steps)) and any(axis.is_loop for axis in axes):
         made = [with_way(made[0], Way.PARALLEL)]
     return made
 
@@ -212,7 +214,7 @@ def shared(statements: Iterable[Statement], steps: int) -> list[Statement]:
     Statements that define a variable, such as the maximum of a softmax, stay serial: a variable is private to a thread.
     """
     loops = list(statements)
-    if steps < _PARALLEL or any(isinstance(statement, Let) for statement in loops):
+    if (steps < _PARALLEL and not is_open(steps)) or any(isinstance(statement, Let) for statement in loops):
         return loops
     return [with_way(loop, Way.PARALLEL) if isinstance(loop, For) and is_independent(loop) else loop for loop in loops]
 
@@ -222,7 +224,7 @@ def evenly(axes: Sequence[Axis]) -> list[Axis]:
 
     The rows of an image, for example, come before its few planes.
     """
-    first, *others = [axis for axis in axes if axis.size != 1] or [Axis(0, 1)]
+    first, *others = [axis for axis in axes if axis.is_loop] or [Axis(0, 1)]
     if others and first.size < min(LEAST_AT_ONCE, others[0].size):
         return [others[0], first, *others[1:]]
     return [first, *others]

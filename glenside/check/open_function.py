@@ -1,0 +1,43 @@
+"""Compiles programs with open sizes, and checks them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from glenside.check.compiled import CheckFailed
+from glenside.codegen.open_sizes.function import OpenFunction
+from glenside.codegen.open_sizes.lowered import OpenLowered
+from glenside.codegen.processor.model import is_here, machine_of
+from glenside.ir.errors import BadInput
+from glenside.ir.open_program import OpenProgram
+from glenside.ir.program import Program
+from glenside.passes.integer_sums import for_processors
+
+
+def compiled_open(
+    program: OpenProgram, target: object, machine: str, check: bool, options: Sequence[str]
+) -> OpenFunction:
+    """Compiles a program with open sizes for a machine, without a search.
+
+    target   a target that was asked for, other than a processor, or None; it is refused
+    options  names of further options, which are refused
+
+    Raises BadInput; CheckFailed if `check` is set and fails.
+    """
+    if target is not None:
+        name = getattr(target, "name", target)
+        raise BadInput(f"{name} requires numbers for the open sizes {', '.join(program.ranges)}")
+    if options:
+        said = "a program with open sizes is compiled without a search, by all its passes"
+        raise BadInput(f"{', '.join(options)}: {said}")
+    of = machine_of(machine)
+    if of is not None and not is_here(of):
+        raise BadInput(f"this computer has no {of.name}")
+
+    def prepare(own: Program) -> Program:
+        return own if of is None else for_processors(own)[0]
+
+    function = OpenFunction(OpenLowered(program, of, prepare))
+    if check and (wrong := function.wrong()):
+        raise CheckFailed(f"{program.name} as compiled fails its check {'; '.join(wrong)}")
+    return function

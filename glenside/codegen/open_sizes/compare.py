@@ -1,0 +1,45 @@
+"""Compares a function of open sizes with the interpreter at sizes whose programs have other terms than the samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glenside.ir.operand import Array
+from glenside.ir.program import Program
+from glenside.semantics.interpreter import evaluate
+
+if TYPE_CHECKING:
+    from glenside.codegen.open_sizes.function import OpenFunction
+
+_TOLERANCE = 1e-4
+"""The largest difference of a float, relative to the largest number of a result: sums may be in another order."""
+
+
+def differences(function: OpenFunction, program: Program, sizes: Mapping[str, int]) -> Iterator[str]:
+    """Yields a sentence for each result that differs from the interpreter's, on random inputs."""
+    given = function.drawn(sizes)
+    found = function(given)
+    wanted = evaluate([program.term], {**program.constants, **given})[0]
+    pairs = zip(_flat(found), _flat(wanted), program.result_names(), strict=True)
+    for own, right, name in pairs:
+        if own.shape != right.shape or own.dtype != right.dtype:
+            yield f"{name} is {own.shape} {own.dtype}, and {right.shape} {right.dtype} in the program of these sizes"
+        elif own.size and own.dtype.kind == "f":
+            most = float(np.max(np.abs(right[np.isfinite(right)]), initial=1.0))
+            with np.errstate(invalid="ignore"):
+                same = (np.abs(own - right) <= _TOLERANCE * most) | (own == right) | (np.isnan(own) & np.isnan(right))
+            if not np.all(same):
+                yield f"{name} has other values"
+        elif own.size and not np.array_equal(own, right):
+            yield f"{name} has other values"
+
+
+def _flat(value: object) -> Iterator[Array]:
+    if isinstance(value, tuple | list):
+        for item in value:
+            yield from _flat(item)
+    else:
+        yield np.asarray(value)

@@ -1,0 +1,102 @@
+"""Integer expressions of open sizes: sums of products of sizes and quotients, evaluated in Python and printed as C."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Size:
+    """An open size, by name."""
+
+    name: str
+
+    def at(self, sizes: Mapping[str, int]) -> int:
+        """Returns the value at given sizes."""
+        return sizes[self.name]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """The quotient (of + offset) // divisor, rounded down."""
+
+    of: Expression
+    offset: int
+    divisor: int
+
+    def at(self, sizes: Mapping[str, int]) -> int:
+        """Returns the value at given sizes."""
+        return (self.of.at(sizes) + self.offset) // self.divisor
+
+    def __str__(self) -> str:
+        moved = f" {'-' if self.offset < 0 else '+'} {abs(self.offset)}" if self.offset else ""
+        return f"(({self.of}{moved}) // {self.divisor})"
+
+
+Atom = Size | Quotient
+
+
+@dataclass(frozen=True)
+class Expression:
+    """The sum of `constant` and of products of atoms, each times a factor."""
+
+    terms: tuple[tuple[int, tuple[Atom, ...]], ...] = ()
+    constant: int = 0
+
+    def at(self, sizes: Mapping[str, int]) -> int:
+        """Returns the value at given sizes."""
+        found = self.constant
+        for factor, atoms in self.terms:
+            for atom in atoms:
+                factor *= atom.at(sizes)
+            found += factor
+        return found
+
+    @property
+    def is_affine(self) -> bool:
+        """True if each product is a single atom."""
+        return all(len(atoms) == 1 for _, atoms in self.terms)
+
+    def expanded(self) -> Expression:
+        """Returns the expression without sums in place of sizes (quotients by 1) that are added to others."""
+        found: dict[tuple[Atom, ...], int] = {}
+        constant = self.constant
+        for factor, atoms in self.terms:
+            if len(atoms) == 1 and isinstance(atoms[0], Quotient) and atoms[0].divisor == 1:
+                inner = atoms[0].of.expanded()
+                constant += factor * (inner.constant + atoms[0].offset)
+                parts = [(factor * times, own) for times, own in inner.terms]
+            else:
+                parts = [(factor, atoms)]
+            for times, own in parts:
+                found[own] = found.get(own, 0) + times
+        return Expression(tuple((times, own) for own, times in found.items() if times), constant)
+
+    def in_c(self, names: Mapping[str, str]) -> str:
+        """Returns the expression as C over int64_t; `names`: C names of sizes."""
+        found = [
+            " * ".join([*([] if factor == 1 else [str(factor)]), *(_atom_in_c(atom, names) for atom in atoms)])
+            for factor, atoms in self.terms
+        ]
+        return " + ".join([*found, *([str(self.constant)] if self.constant or not found else [])])
+
+    def __str__(self) -> str:
+        found = ["*".join([*([] if factor == 1 else [str(factor)]), *map(str, atoms)]) for factor, atoms in self.terms]
+        return " + ".join([*found, *([str(self.constant)] if self.constant or not found else [])])
+
+
+def _atom_in_c(atom: Atom, names: Mapping[str, str]) -> str:
+    if isinstance(atom, Size):
+        return names[atom.name]
+    return f"floor_quotient({atom.of.in_c(names)} + {atom.offset}, {atom.divisor})"
+
+
+FLOOR_QUOTIENT = """static int64_t floor_quotient(int64_t a, int64_t b)
+{
+    return a / b - (a % b < 0);
+}"""
+"""C of the quotient of `in_c`."""

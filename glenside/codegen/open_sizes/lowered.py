@@ -1,0 +1,293 @@
+"""Lowers a program with open sizes: at sample sizes, generalized, and verified at the ends of the ranges and others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from time import perf_counter
+
+import numpy as np
+
+from glenside.codegen.cost.count_work import is_shared
+from glenside.codegen.emit_c.printer import source
+from glenside.codegen.loop_ir.ir import Buffer, Loops, Role, required
+from glenside.codegen.loop_ir.open_axes import open_sizes
+from glenside.codegen.lowering.constant_preparation import prepared
+from glenside.codegen.memory.buffer_arena import Arena, arena
+from glenside.codegen.open_sizes.fit import Fitter
+from glenside.codegen.open_sizes.samples import sample_sizes, verified_sizes
+from glenside.codegen.open_sizes.source_text import SourceTemplate, tokens_of
+from glenside.codegen.open_sizes.template import NotUniform, OpenBuffer, Template, terms_of
+from glenside.codegen.pipeline import lower
+from glenside.codegen.processor.model import Machine
+from glenside.codegen.runtime.arguments import given_array
+from glenside.codegen.scheduling.constant_packing import packed_constants
+from glenside.codegen.scheduling.open_pieces import piece_sizes
+from glenside.codegen.verify.verifier import Unverified, verify
+from glenside.codegen.verify.verify_loops import Checker
+from glenside.ir.errors import BadInput, GlensideError
+from glenside.ir.open_program import OpenProgram
+from glenside.ir.operand import Array
+from glenside.ir.program import Program
+from glenside.ir.types import TupleType
+
+_SECONDS, _LEAST_VERIFIED, _MOST_VERIFIED = 3.0, 6, 24
+"""Sizes are verified for some seconds, but at least so many sizes, and at most so many."""
+
+
+_PERIOD = 400
+"""The sizes below the greatest ones among which temporaries of rests are largest: more than two tiles together."""
+_LEFT_OUT = ("fuse-softmax-rows", "fuse-producer-consumer", "interleave-phases", "fuse-padding", "parallelize")
+"""Passes that decide by sizes."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The verification of loops at one choice of sizes.
+
+    whole  False if the program of these sizes has other terms, or its C is shorter, so that its meaning is compared by
+           running it
+    """
+
+    sizes: Mapping[str, int]
+    whole: bool
+
+
+class OpenLowered:
+    """A program with open sizes as loops and C of all sizes in its ranges.
+
+    prepare  what is done with the program of each choice of sizes before it is lowered
+
+    Raises BadInput: a program that cannot be built at sizes of its ranges, or whose loops are not uniform; Unverified.
+    """
+
+    def __init__(
+        self, program: OpenProgram, machine: Machine | None, prepare: Callable[[Program], Program] = lambda p: p
+    ) -> None:
+        self.open, self.machine, self._prepare = program, machine, prepare
+        self.verified: list[Verified] = []
+        self.remarks: list[str] = []
+        began = perf_counter()
+        samples, programs, self.template = self._generalized()
+        self.program = programs[0]
+        self.buffers: Sequence[OpenBuffer] = self.template.buffers
+        self.inputs = [b for b in self.buffers if b.role is Role.INPUT]
+        self.operators = [require.operator for require in required(self.template.at(program.greatest, None))]
+        self._require_inferable()
+        self._elements = self._most_elements()
+        greatest = self.template.at(program.greatest, None, self._elements)
+        self._greatest, plan = greatest, arena(greatest)
+        self.arena = plan
+        made = [self.template.at(own, None) for own in samples]
+        texts = [source(own, self.planned(own)) for own in made]
+        self.text = SourceTemplate(self.template.fitter, texts, self.template.ratios, list(program.ranges))
+        self.written = self.text.source
+        self._sort_constants(programs, samples)
+        self.seconds = {"lower": perf_counter() - began}
+        self._verify_some()
+        self.seconds["verify"] = perf_counter() - began - self.seconds["lower"]
+
+    def _generalized(self) -> tuple[list[dict[str, int]], list[Program], Template]:
+        """Returns sample sizes, the programs of these sizes, and the loops of all sizes. Raises BadInput.
+
+        If tiled loops are not uniform, plain loops.
+        """
+        wrong: list[Exception] = []
+        for machine in dict.fromkeys((self.machine, None)):
+            for samples in sample_sizes(self.open):
+                try:
+                    programs = [self.program_at(own) for own in samples]
+                    fitter = Fitter(samples, zip(*open_dims(programs), strict=True), divisors(machine))
+                    found = Template(fitter, programs, self._lowered(programs, machine))
+                except (BadInput, NotUniform) as error:
+                    wrong.append(error)
+                    continue
+                if machine is not self.machine:
+                    self.remarks.append(f"plain loops, as tiled ones are not the same for all sizes: {wrong[0]}")
+                return samples, programs, found
+        first = next((error for error in wrong if isinstance(error, BadInput)), None)
+        if first is not None:
+            raise first
+        ranges = ", ".join(f"{name}: ({a}, {b}, 2)" for name, (a, b, _) in self.open.ranges.items())
+        raise BadInput(
+            f"{self.open.name} is not one program for all sizes ({wrong[0] if wrong else 'the ranges are too short'}); "
+            f"strides and pools may need sizes by steps, such as {{{ranges}}}"
+        )
+
+    def _lowered(self, programs: Sequence[Program], machine: Machine | None) -> list[Loops]:
+        """Returns the loops of sample programs."""
+        if machine is None:
+            return [lower(own, None) for own in programs]
+        found = []
+        for own, sizes in zip(programs, open_dims(programs), strict=True):
+            with open_sizes(sizes):
+                found.append(lower(own, machine, _LEFT_OUT))
+        return found
+
+    def program_at(self, sizes: Mapping[str, int]) -> Program:
+        """Returns the program of given sizes as it is lowered. Raises BadInput, which names the sizes."""
+        try:
+            found = self.open.at(sizes)
+        except GlensideError as error:
+            raise BadInput(f"at {_words(sizes)}: {error.message}") from None
+        found = self._prepare(found)
+        return prepared(found) if self.machine is not None else found
+
+    def planned(self, loops: Loops) -> Arena:
+        """Returns the arena for the loops of some sizes: the plan for the greatest ones."""
+        own = dict(zip(self._greatest.buffers, loops.buffers, strict=True))
+        places = {own[buffer]: place for buffer, place in self.arena.places.items()}
+        return replace(self.arena, places=places, in_place={own[a]: own[b] for a, b in self.arena.in_place.items()})
+
+    @property
+    def shares(self) -> bool:
+        """True if some loop is parallel."""
+        return any(map(is_shared, self._greatest.nests))
+
+    @property
+    def has_open_constants(self) -> bool:
+        """True if constants depend on the sizes."""
+        return bool(self.parts or self.computed)
+
+    def require_planned(self, sizes: Mapping[str, int]) -> None:
+        """Raises BadInput if a temporary of these sizes is larger than the memory planned for the greatest ones."""
+        for buffer in self.buffers:
+            if buffer.name in self._elements and prod(buffer.at(sizes)) > self._elements[buffer.name]:
+                raise BadInput(f"at {_words(sizes)} the temporary {buffer.name} is larger than was planned")
+
+    def _most_elements(self) -> dict[str, int]:
+        """Returns the most elements of each temporary: rests of tiles are not the largest at the greatest sizes."""
+        most = [*self.open.corners()]
+        for name, (low, high, step) in self.open.ranges.items():
+            sizes = range(max(low, high - _PERIOD * step), high, step)
+            most += [{**self.open.greatest, name: size} for size in sizes]
+        own = [b for b in self.buffers if b.role is Role.TEMPORARY]
+        return {b.name: max(prod(b.at(sizes)) for sizes in most) for b in own}
+
+    def _require_inferable(self) -> None:
+        known = {name for buffer in self.inputs for name, *_ in buffer.inferable()}
+        for name in self.open.ranges:
+            if name not in known:
+                raise BadInput(f"the open size {name} is not the size of an axis of an input")
+
+    def _sort_constants(self, programs: Sequence[Program], samples: Sequence[Mapping[str, int]]) -> None:
+        """Finds the constants that are the same for all sizes, and those that are parts of the greatest one."""
+        first = programs[0].constants
+        self.parts: dict[str, Array] = {}
+        self.computed: set[str] = set()
+        self.fixed: dict[str, Array] = {}
+        names = [b.name for b in self.buffers if b.role is Role.CONSTANT]
+        names += [p.source.name for p in self._greatest.packings if p.source.role is Role.CONSTANT]
+        greatest: Mapping[str, Array] | None = None
+        for name in dict.fromkeys(name for name in names if name in first):
+            arrays = [own.constants[name] for own in programs]
+            if all(_same(arrays[0], other) for other in arrays[1:]):
+                self.fixed[name] = arrays[0]
+                continue
+            if greatest is None:
+                greatest = self.program_at(self.open.greatest).constants
+            most = greatest.get(name)
+            if most is not None and all(_same(_part(most, own.shape), own) for own in arrays if _fits(own, most)):
+                self.parts[name] = most
+            else:
+                self.computed.add(name)
+
+    def constants_at(
+        self, loops: Loops, sizes: Mapping[str, int], program: Program | None = None
+    ) -> dict[Buffer, Array]:
+        """Returns the constants of loops of given sizes, in the order in which loops read them."""
+        packed = {p.buffer for p in loops.packings}
+        own = [b for b in loops.buffers if b.role is Role.CONSTANT and b not in packed]
+        sources = {p.source for p in loops.packings if p.source.role is Role.CONSTANT}
+        if program is None and any(b.name in self.computed for b in (*own, *sources)):
+            program = self.program_at(sizes)
+        given = {b: given_array(b, self._value(b, program)) for b in {*own, *sources}}
+        return {b: given[b] for b in own} | packed_constants(loops.packings, given)
+
+    def _value(self, buffer: Buffer, program: Program | None) -> Array:
+        if buffer.name in self.fixed:
+            return self.fixed[buffer.name]
+        if buffer.name in self.parts:
+            return np.ascontiguousarray(_part(self.parts[buffer.name], tuple(buffer.dims)))
+        assert program is not None, "the program of these sizes has been built"
+        return program.constants[buffer.name]
+
+    def _verify_some(self) -> None:
+        began = perf_counter()
+        for count, sizes in enumerate(verified_sizes(self.open, _MOST_VERIFIED)):
+            if count >= max(_LEAST_VERIFIED, len(list(self.open.corners()))) and perf_counter() - began > _SECONDS:
+                return
+            self.verified.append(self.verify(sizes))
+
+    def verify(self, sizes: Mapping[str, int]) -> Verified:
+        """Verifies the loops and the C of given sizes. Raises BadInput, and Unverified."""
+        program = self.program_at(sizes)
+        whole = self._is_alike(program)
+        loops = self.template.at(sizes, program if whole else None)
+        self.require_planned(sizes)
+        plan = self.planned(loops)
+        at = f"at {_words(sizes)}"
+        constants = self.constants_at(loops, sizes, None if self.computed == set() else program)
+        self._verify_parts(loops, program, at)
+        try:
+            if whole:
+                verify(loops, plan, program, constants)
+            else:
+                for fault in Checker().faults(loops, plan):
+                    raise Unverified(str(fault))
+        except Unverified as error:
+            raise BadInput(f"{at} the loops of other sizes do not hold: {error}") from error
+        own, of_all = tokens_of(source(loops, plan)), self.text.at(sizes)
+        if len(own) == len(of_all) and own != of_all:
+            raise Unverified(f"{at} the C of all sizes differs from the verified loops: a mistake of Glenside")
+        return Verified(dict(sizes), whole and own == of_all)  # a factor of 0 or 1 is not printed
+
+    def _verify_parts(self, loops: Loops, program: Program, at: str) -> None:
+        for name in (*self.parts, *self.fixed):
+            if name in program.constants:
+                own = program.constants[name]
+                value = _part(self.parts[name], own.shape) if name in self.parts else self.fixed[name]
+                if not _same(value, own):
+                    raise BadInput(f"{at} the constant {name} is no part of that of the greatest sizes")
+
+    def _is_alike(self, program: Program) -> bool:
+        """True if a program has the terms of the samples, but for sizes."""
+        pairs = [terms_of(program), terms_of(self.program)]
+        return [t.operator for t in pairs[0]] == [t.operator for t in pairs[1]]
+
+
+def divisors(machine: Machine | None) -> list[int]:
+    """Returns the sizes of pieces into which axes of open size are cut."""
+    return [] if machine is None else piece_sizes(machine)
+
+
+def open_dims(programs: Sequence[Program]) -> list[list[int]]:
+    """Returns, for each sample program, the sizes of axes of terms that differ among these programs, in one order."""
+    found: dict[tuple[int, ...], None] = {}
+    for terms in zip(*map(terms_of, programs), strict=False):
+        if any(isinstance(term.type, TupleType) for term in terms):
+            continue
+        for sizes in zip(*(term.access.dims for term in terms), strict=False):
+            if len(set(sizes)) > 1:
+                found[sizes] = None
+    return [[sizes[i] for sizes in found] for i in range(len(programs))]
+
+
+def _words(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} = {size}" for name, size in sizes.items())
+
+
+def _same(a: Array, b: Array) -> bool:
+    return a is b or (a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes())
+
+
+def _fits(a: Array, most: Array) -> bool:
+    return a.ndim == most.ndim and all(n <= m for n, m in zip(a.shape, most.shape, strict=True))
+
+
+def _part(most: Array, dims: tuple[int, ...]) -> Array:
+    return most[tuple(slice(0, n) for n in dims)]
+
+
+__all__ = ["NotUniform", "OpenLowered", "Verified"]

@@ -1,0 +1,59 @@
+"""Chooses sizes: those at which loops are lowered, and those at which they are verified."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from random import Random
+
+from glenside.ir.open_program import OpenProgram
+
+SAMPLES = 9
+"""Sizes at which a program is lowered, for one open size."""
+_MORE = 3
+"""More of them for each further open size."""
+_LEAST, _MOST = 131, 260
+"""Samples are between these where the range allows it: a few of the largest tiles."""
+
+
+def sample_sizes(program: OpenProgram, seed: int = 0) -> Iterator[list[dict[str, int]]]:
+    """Yields choices of sizes at which a program is lowered: large ones, near each other, first in the ranges.
+
+    Loops of small sizes may be simpler, since a loop of one step is none. At last come the greatest sizes in the
+    ranges.
+    """
+    count = SAMPLES + _MORE * (len(program.ranges) - 1)
+    large: dict[str, range] = {}
+    greatest: dict[str, range] = {}
+    for name, (low, high, step) in program.ranges.items():
+        least = low + -(-max(0, _LEAST - low) // step) * step
+        own = range(least, max(least + count * step, _MOST), step)
+        here = range(least, min(own.stop, high + 1), step)
+        large[name] = here if len(here) >= count else own
+        greatest[name] = range(max(low, 2 * step), high + 1, step)[-3 * count :]
+    for chosen in (large, greatest):
+        if all(len(own) >= count for own in chosen.values()):
+            draw = Random(seed)
+            drawn = {name: draw.sample(own, count) for name, own in chosen.items()}
+            yield [{name: own[i] for name, own in drawn.items()} for i in range(count)]
+
+
+def verified_sizes(program: OpenProgram, most: int, seed: int = 0) -> Iterator[dict[str, int]]:
+    """Yields at most some different sizes in the ranges: ends first, then sizes beside them, then drawn ones."""
+    draw, seen = Random(seed), set[tuple[int, ...]]()
+
+    def new(sizes: Mapping[str, int]) -> bool:
+        key = tuple(sizes.values())
+        if key in seen or len(seen) >= most:
+            return False
+        seen.add(key)
+        return True
+
+    yield from (sizes for sizes in program.corners() if new(sizes))
+    for _ in range(20 * most):
+        sizes = {}
+        for name, (low, high, step) in program.ranges.items():
+            count = (high - low) // step
+            near = draw.choice((draw.randint(0, min(count, 40)), draw.randint(0, count), count - min(count, 1)))
+            sizes[name] = low + step * near
+        if new(sizes):
+            yield sizes

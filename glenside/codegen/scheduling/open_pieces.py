@@ -1,0 +1,161 @@
+"""Cuts blocks whose axes have open sizes into pieces of fixed sizes, in loops whose bounds depend on the sizes.
+
+An axis of n elements becomes n // T pieces of T elements, then smaller pieces for the rest, down to single elements. A
+piece is scheduled like any block. So its tiles do not depend on the sizes: bounds and strides alone do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from math import prod
+
+from glenside.codegen.loop_ir.affine_analysis import at, coefficient, loads_in, substituted, with_places
+from glenside.codegen.loop_ir.compute_block import Block, ScheduledBlock
+from glenside.codegen.loop_ir.ir import For, Packing, Statement, Way
+from glenside.codegen.processor.model import Machine
+from glenside.codegen.scheduling.tile_partition import least_lanes
+from glenside.codegen.scheduling.vectorize import lanes_of, spread
+from glenside.ir.index_map import Axis, Index
+
+CHUNK = 8192
+"""Elements of a thread's chunk of an axis without other loops."""
+_VECTORS = 4
+"""Vectors of the columns of a tile; half as many with few registers."""
+_TILES = 8
+"""Tiles of rows in the largest piece, which read the same panels of columns from near caches."""
+
+Piece = tuple[int, int, int, int]
+"""The first element, the number of elements of a piece, how many pieces, and the most of these (1: any number)."""
+
+
+def width_of(machine: Machine) -> int:
+    """Returns the vectors of the columns of a tile."""
+    return _VECTORS if machine.registers >= 32 else _VECTORS // 2
+
+
+def height_of(machine: Machine) -> int:
+    """Returns the rows of a tile with columns of `width_of` vectors."""
+    width = width_of(machine)
+    return (machine.registers - width - 1) // width
+
+
+def piece_sizes(machine: Machine) -> list[int]:
+    """Returns the sizes of pieces, of float32 and other dtypes, and of vectors and chunks of other schedules."""
+    height, lanes = height_of(machine), lanes_of("float32", machine)
+    vectors = [lanes << n for n in range(5)]
+    return [_TILES * height, height, *reversed(vectors), *(lanes >> n for n in range(1, lanes.bit_length())), CHUNK]
+
+
+def in_open_pieces(
+    block: Block, axes: Iterator[int], machine: Machine, schedule: Callable[[Block], ScheduledBlock | None]
+) -> ScheduledBlock | None:
+    """Schedules a block with a reduction and open axes piece by piece; None if a piece has no schedule."""
+    (joined,) = block.joined
+    columns = next((axis for axis in block.axes if coefficient(block.place, axis) == 1), None)
+    others = [axis for axis in block.axes if axis.limit and axis != columns]
+    loads = loads_in(joined.element)
+    kept = {axis: sum(not coefficient(load.place, axis) for load in loads) for axis in others}
+    rows = max(others, key=lambda axis: (kept[axis], -abs(coefficient(block.place, axis))), default=None)
+    if rows is not None and not kept[rows]:
+        rows = None
+    outer = [axis for axis in others if axis != rows]
+    choices: list[list[tuple[Axis, Piece]]] = []
+    if rows is not None:
+        open_columns = columns is not None and columns.limit > 0
+        choices.append([(rows, piece) for piece in _row_pieces(rows.size, machine, open_columns)])
+    if columns is not None and columns.limit:
+        choices.append([(columns, piece) for piece in _column_pieces(columns.size, joined.local.dtype, machine)])
+    steps = prod(axis.size for axis in (*block.around, *block.axes, *joined.axes))
+    packings: dict[Packing, None] = {}
+    bodies: list[Statement] = []
+    for chosen in product(*choices):
+        cut = _Cut(block, outer, axes)
+        for axis, piece in chosen:
+            cut.take(axis, piece)
+        made = schedule(cut.block())
+        if made is None:
+            return None
+        packings |= dict.fromkeys(made.packings)
+        bodies += _within(cut.loops, [_serial(statement) for statement in made.statements])
+    return ScheduledBlock(spread(outer, bodies, steps) if outer else _parallel(bodies, steps), tuple(packings))
+
+
+class _Cut:
+    """A block with axes replaced by pieces of fixed size, and the loops around it."""
+
+    def __init__(self, block: Block, outer: Sequence[Axis], axes: Iterator[int]) -> None:
+        self.whole, self.outer, self.numbers = block, outer, axes
+        self.loops: list[Axis] = []
+        self.inner: dict[Axis, Axis] = {}
+        self.places: dict[Axis, Index] = {}
+
+    def take(self, axis: Axis, piece: Piece) -> None:
+        """Replaces an axis by the elements of a piece."""
+        begin, size, times, limit = piece
+        loop, within = Axis(next(self.numbers), times, limit), Axis(next(self.numbers), size)
+        self.loops.append(loop)
+        self.inner[axis] = within
+        self.places[axis] = at(loop) * size + at(within) + begin
+
+    def block(self) -> Block:
+        """Returns the block of the piece."""
+        moved = with_places(self.whole, partial(substituted, places=self.places))
+        own = [self.inner.get(axis, axis) for axis in self.whole.axes if axis not in self.outer]
+        around = (*self.loops, *self.whole.around, *self.outer)
+        return replace(moved, axes=tuple(axis for axis in own if axis.is_loop), around=around)
+
+
+def _row_pieces(size: int, machine: Machine, few: bool) -> list[Piece]:
+    """Returns the pieces of rows: several tiles, unless there are to be few pieces, then one tile, then single rows."""
+    height = height_of(machine)
+    return _pieces(size, [height, 1] if few else [_TILES * height, height, 1])
+
+
+def _column_pieces(size: int, dtype: str, machine: Machine) -> list[Piece]:
+    """Returns the pieces of columns: tiles, single vectors, shorter vectors, then single columns."""
+    lanes, least = lanes_of(dtype, machine), least_lanes(dtype)
+    sizes = [width_of(machine) * lanes]
+    while lanes >= least:
+        sizes.append(lanes)
+        lanes //= 2
+    return _pieces(size, [*sizes, 1])
+
+
+def _pieces(size: int, sizes: Sequence[int]) -> list[Piece]:
+    found: list[Piece] = []
+    begin, limit = 0, 1
+    for own in sizes:
+        times = (size - begin) // own
+        found.append((begin, own, times, limit))
+        begin, limit = begin + own * times, 0
+        following = sizes[len(found)] if len(found) < len(sizes) else 1
+        limit = max(2, -(-own // following))
+    return found
+
+
+def _within(loops: Sequence[Axis], body: Sequence[Statement]) -> list[Statement]:
+    inner = tuple(body)
+    for axis in reversed(loops):
+        inner = (For(axis, inner),)
+    return list(inner)
+
+
+def _serial(statement: Statement) -> Statement:
+    """Returns a statement without parallel loops: the loops around it are parallel."""
+    if not isinstance(statement, For):
+        return statement
+    body = tuple(map(_serial, statement.body))
+    return replace(statement, body=body, way=Way.LOOP if statement.way is Way.PARALLEL else statement.way)
+
+
+def _parallel(bodies: Sequence[Statement], steps: int) -> list[Statement]:
+    return [statement for body in bodies for statement in _spread_one(body, steps)]
+
+
+def _spread_one(statement: Statement, steps: int) -> list[Statement]:
+    if isinstance(statement, For) and statement.way is Way.LOOP:
+        return spread([statement.axis], list(statement.body), steps)
+    return [statement]

@@ -1,0 +1,198 @@
+"""Tests programs with open sizes: one compiled function, against the interpreter's program of each size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import glenside as gl
+from glenside.builder import layout
+from glenside.codegen.open_sizes.expression import Expression, Quotient, Size
+from glenside.codegen.open_sizes.fit import Fitter
+from glenside.ir.errors import BadInput
+from glenside.ir.program import Program
+from glenside.ir.term import build
+from tests.oracles.open_programs import PROGRAMS, drawn
+
+MOST = 70
+QUICK_PLAIN = ("attention", "cache", "mean_over", "embeddings", "moved")
+QUICK = ("columns", "sum_of_products", "embeddings", "mean_over")
+
+
+def _some(quick: tuple[str, ...]) -> list[Any]:
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in PROGRAMS]
+
+
+def _flat(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _agrees(function: Any, program: Program, seed: int) -> None:
+    given = drawn(program, seed)
+    wanted = gl.evaluate([program.term], {**program.constants, **given})[0]
+    for own, right in zip(_flat(function(given)), _flat(wanted), strict=True):
+        assert (own.shape, own.dtype) == (right.shape, right.dtype)
+        np.testing.assert_allclose(own, right, rtol=1e-4, atol=1e-4 * max(1.0, float(np.abs(right).max(initial=0))))
+
+
+@pytest.mark.parametrize("name", _some(QUICK_PLAIN))
+def test_plain_loops_of_all_sizes_agree_with_the_program_of_each(name: str) -> None:
+    f = gl.compile(gl.open_program(PROGRAMS[name], name, n=(1, MOST)), machine="plain")
+    for n in (1, 2, 17, MOST):
+        _agrees(f, PROGRAMS[name](n), n)
+
+
+@pytest.mark.parametrize("name", _some(QUICK))
+def test_tiled_loops_of_all_sizes_agree_with_the_program_of_each(name: str) -> None:
+    f = gl.compile(gl.open_program(PROGRAMS[name], name, n=(1, MOST)))
+    for n in (1, 2, 3, 5, 16, 23, 48, 49, 64, MOST):
+        _agrees(f, PROGRAMS[name](n), n)
+    assert name == "convolution" or "plain loops" not in f.report
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", ["plain", "native"])
+@pytest.mark.parametrize("seed", range(4))
+def test_ranges_that_are_drawn(machine: str, seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    for name, make in PROGRAMS.items():
+        low = int(draw.integers(1, 90))
+        high = low + int(draw.integers(0, 300))
+        f = gl.compile(gl.open_program(make, name, n=(low, high)), machine=machine)
+        for n in {low, high, *draw.integers(low, high + 1, 4).tolist()}:
+            _agrees(f, make(n), n)
+
+
+def _step(past: int, seq: int) -> Program:
+    b = gl.Builder("step")
+    x, k = b.input("x", (1, seq, 32)), b.input("k", (1, past, 32))
+    weight = np.random.default_rng(0).standard_normal((32, 32)).astype("float32") / 6
+    keys = layout.concatenate([k, b.linear(x, b.constant("w", (32, 32), value=weight))], 1)
+    y = b.matmul(b.softmax(b.matmul(x, layout.transpose(keys, (0, 2, 1)))), keys)
+    return b.finish(build("construct-tuple", y, keys))
+
+
+def test_two_open_sizes_and_a_cache_that_stays_in_the_function(tmp_path: Path) -> None:
+    f = gl.compile(gl.open_program(_step, past=(0, 12), seq=(1, 4)), machine="plain", state={"k": "output_1"})
+    past, draw = np.zeros((1, 0, 32), "float32"), np.random.default_rng(1)
+    for seq in (3, 1, 4, 2, 1, 1, 1):
+        x = draw.standard_normal((1, seq, 32)).astype("float32")
+        p = _step(past.shape[1], seq)
+        y, past = gl.evaluate([p.term], {**p.constants, "x": x, "k": past})[0]
+        np.testing.assert_allclose(f(x), y, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(f.state["k"], past, rtol=1e-4, atol=1e-4)
+    before = f.state["k"].copy()
+    with pytest.raises(BadInput, match="past is from 0 to 12, got 13"):
+        f(np.zeros((1, 1, 32), "float32"))
+    np.testing.assert_array_equal(f.state["k"], before)
+    f.save(tmp_path / "state.npz")
+    f.reset()
+    assert f.state["k"].shape == (1, 0, 32)
+    f.load(tmp_path / "state.npz")
+    np.testing.assert_array_equal(f.state["k"], before)
+
+
+def test_state_of_fixed_sizes() -> None:
+    b = gl.Builder("counter")
+    total, x = b.input("total", (3,)), b.input("x", (3,))
+    added = b.add(total, x)
+    f = gl.compile(b.finish(build("construct-tuple", b.relu(added), added)), "none", state={"total": "output_1"})
+    assert list(f.state) == ["total"]
+    for step in range(1, 4):
+        np.testing.assert_array_equal(f(np.full(3, -2, "float32")), np.zeros(3))
+        np.testing.assert_array_equal(f.state["total"], np.full(3, -2 * step))
+    f.state["total"] = np.ones(3, "float32")
+    np.testing.assert_array_equal(f(x=np.ones(3, "float32")), np.full(3, 2))
+    for wrong, said in (({"total": "y"}, "no result 'y'"), ({"z": "output_1"}, "no input 'z'"), ({}, "at least one")):
+        with pytest.raises(BadInput, match=said):
+            gl.compile(b.finish(build("construct-tuple", b.relu(added), added)), "none", state=wrong)
+    with pytest.raises(BadInput, match="is state"):
+        f(np.ones(3, "float32"), total=np.ones(3, "float32"))
+
+
+def test_what_is_refused() -> None:
+    make = PROGRAMS["mlp"]
+    f = gl.compile(gl.open_program(make, "mlp", n=(2, 9)), machine="plain")
+    for given, said in (
+        (np.zeros((10, 40), "float32"), "n is from 2 to 9, got 10"),
+        (np.zeros((1, 40), "float32"), "n is from 2 to 9, got 1"),
+        (np.zeros((4, 41), "float32"), r"x requires \(4 40\) float32"),
+        (np.zeros((4, 40), "float64"), r"x requires \(4 40\) float32"),
+        (np.zeros((4, 40, 1), "float32"), "got 3 axes"),
+    ):
+        with pytest.raises(BadInput, match=said):
+            f(given)
+    for ranges, said in (({"n": (9, 2)}, "is empty"), ({"n": 5}, "such as"), ({}, "at least one size")):
+        with pytest.raises(BadInput, match=said):
+            gl.open_program(make, "mlp", **ranges)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="requires numbers for the open sizes n"):
+        gl.compile(gl.open_program(make, "mlp", n=(2, 9)), "npu:8x8")
+    with pytest.raises(BadInput, match="without a search"):
+        gl.compile(gl.open_program(make, "mlp", n=(2, 9)), memory="1MB")
+    with pytest.raises(BadInput, match="not the size of an axis of an input"):
+        gl.compile(gl.open_program(lambda n, m: make(n), "mlp", n=(2, 9), m=(1, 3)), machine="plain")
+
+    def by_number(n: int) -> Program:
+        b = gl.Builder("reshaped")
+        return b.finish(b.reshape(b.input("x", (n, 6)), (4, 3 * n // 2)))
+
+    with pytest.raises(BadInput, match=r"at n = \d+: "):
+        gl.compile(gl.open_program(by_number, "reshaped", n=(2, 9)), machine="plain")
+
+
+def test_a_program_that_is_another_one_at_some_sizes_is_refused() -> None:
+    def other(n: int) -> Program:
+        b = gl.Builder("other")
+        x = b.input("x", (n, 8))
+        return b.finish(b.relu(x) if n < 40 else b.tanh(x))
+
+    with pytest.raises(BadInput, match="at n = 1 "):
+        gl.compile(gl.open_program(other, "other", n=(1, 300)), machine="plain")
+
+
+def test_files_with_open_dimensions(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    weight = onnx.numpy_helper.from_array(np.eye(6, dtype="float32")[:, :4], "w")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Softmax", ["h"], ["y"])],
+        "net",
+        [helper.make_tensor_value_info("x", kind, ["batch", "seq", 6])],
+        [helper.make_tensor_value_info("y", kind, None)],
+        [weight],
+    )
+    path = tmp_path / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    f = gl.compile(path, dims={"batch": 2, "seq": (1, 30)}, machine="plain")
+    for seq in (1, 7, 30):
+        x = np.random.default_rng(seq).standard_normal((2, seq, 6)).astype("float32")
+        h = np.exp(x[..., :4])
+        np.testing.assert_allclose(f(x), h / h.sum(-1, keepdims=True), rtol=1e-5)
+    with pytest.raises(BadInput, match="no open dimension 'length'; there are batch, seq"):
+        gl.load(path, dims={"length": (1, 3)})
+    with pytest.raises(BadInput, match="dims= is for the path"):
+        gl.compile(PROGRAMS["mlp"](3), dims={"n": (1, 2)})
+
+
+def test_expressions_are_found_and_printed() -> None:
+    samples = [
+        {"n": n, "m": m} for n, m in zip((131, 150, 163, 177, 190, 201, 222), (7, 19, 5, 12, 9, 31, 17), strict=True)
+    ]
+    fitter = Fitter(samples, divisors=(48, 6))
+    for make in (
+        lambda n, m: n * m + 3,
+        lambda n, m: n // 48,
+        lambda n, m: (n % 48) // 6,
+        lambda n, m: n % 6,
+        lambda n, m: (n + 1) // 2,
+        lambda n, m: 48 * (n // 48) * m,
+        lambda n, m: 5 * n * n - m,
+    ):
+        found = fitter.fit(tuple(make(**sample) for sample in samples))
+        assert found is not None
+        assert all(found.at({"n": n, "m": m}) == make(n, m) for n in range(130, 230) for m in range(1, 20))
+    q = Quotient(Expression(((1, (Size("n"),)),)), -3, 4)
+    assert Expression(((2, (q,)),), 1).in_c({"n": "n[0]"}) == "2 * floor_quotient(n[0] + -3, 4) + 1"
