@@ -7,6 +7,7 @@ import pytest
 
 import glenside as gl
 from glenside.builder.pointwise import cast
+from glenside.codegen.processor.model import MACHINES, is_here
 from glenside.ir.dtypes import COMPUTED, REALS, RECORDS, STORED, WHOLE, limits, name_of
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
@@ -90,3 +91,26 @@ def test_one_stored_dtype_becomes_another() -> None:
         terms = [cast(_input("codes", codes), to) for to in STORED if to in REALS]
         terms += [cast(_input("kept", kept), to) for to in STORED if to in WHOLE]
         _agrees(terms, {"codes": codes, "kept": kept}, "native")
+
+
+@pytest.mark.parametrize("machine", ["plain", *(name for name, own in MACHINES.items() if is_here(own))])
+def test_floats_of_16_bits_are_cast_as_numpy_casts_them(machine: str) -> None:
+    """All values of float16 and bfloat16, and floats around the middle of each two neighbours, in vectors and alone."""
+    b, casts, given, want = gl.Builder("p"), [], [], []
+    for dtype in ("float16", "bfloat16"):
+        every = np.arange(1 << 16, dtype=np.uint16).view(dtype).reshape(-1, 64)
+        with np.errstate(all="ignore"):
+            values = every.astype(np.float32)
+            whole = np.sort(values[np.isfinite(values)])
+            middles = ((whole[1:].astype(np.float64) + whole[:-1]) / 2).astype(np.float32)
+            ends = np.array([np.inf, -np.inf, np.nan, 3e38, -1e-45, 65520, 65519.996], np.float32)
+            floats = np.concatenate([middles, np.nextafter(middles, 9e9), np.nextafter(middles, -9e9), whole, ends])
+            floats = np.resize(floats.astype(np.float32), (-(-floats.size // 63), 63))
+            for array, wanted in ((every, "float32"), (floats, dtype)):
+                x = b.input(f"x{len(given)}", array.shape, array.dtype.name)
+                casts.append(cast(x, wanted))
+                given.append(array)
+                want.append(array.astype(wanted))
+    f = gl.compile(b.finish(build("construct-tuple", *casts)), "none", machine=machine)
+    for found, other in zip(f(*given), want, strict=True):
+        np.testing.assert_array_equal(found.astype(np.float32), other.astype(np.float32))

@@ -14,41 +14,46 @@ static inline uint32_t float_bits(float f) { uint32_t u; memcpy(&u, &f, 4); retu
 /* IEEE binary16 and bfloat16 as floats that hold the same values; to the nearest, halves to the even one. */
 static inline float float_of_float16(uint16_t h)
 {
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, fraction = h & 1023u;
-    if (exponent == 31) return bits_float(sign | 0x7f800000u | fraction << 13);
-    if (exponent) return bits_float(sign | (exponent + 112) << 23 | fraction << 13);
-    float f = (float)fraction * 0x1p-24f;
-    return sign ? -f : f;
+#ifdef __F16C__
+    float f;
+    __asm__("vmovd %k1, %0\n\tvcvtph2ps %0, %0" : "=x"(f) : "r"(h));
+    return f;
+#endif
+    uint32_t rest = (uint32_t)(h & 0x7fffu) << 13, special = (h & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0;
+    return bits_float(float_bits(bits_float(rest) * 0x1p112f) | special | (uint32_t)(h & 0x8000u) << 16);
 }
-static inline uint16_t float16_of_double(double d)
+static inline uint16_t float16_of_float(float f)
 {
-    uint64_t u; memcpy(&u, &d, 8);
-    uint16_t sign = (uint16_t)(u >> 48 & 0x8000u);
-    double a = fabs(d);
-    if (a != a) return (uint16_t)(sign | 0x7e00u);
-    if (a >= 65520.0) return (uint16_t)(sign | 0x7c00u);
-    if (a < 0x1p-14) return (uint16_t)(sign | (uint16_t)nearbyint(a * 0x1p24));
-    int exponent; double m = frexp(a, &exponent);
-    uint32_t fraction = (uint32_t)nearbyint(m * 2048.0);
-    if (fraction == 2048) { fraction = 1024; exponent++; }
-    return (uint16_t)(sign | (uint16_t)((uint32_t)(exponent + 14) << 10 | (fraction & 1023u)));
+#ifdef __F16C__
+    uint32_t h;
+    __asm__("vcvtps2ph $0, %1, %1\n\tvmovd %1, %0" : "=r"(h), "+x"(f));
+    return (uint16_t)h;
+#endif
+    uint32_t u = float_bits(f), rest = u & 0x7fffffffu, sign = u >> 16 & 0x8000u;
+    if (rest > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
+    if (rest >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* 65520 and more */
+    if (rest < 0x38800000u) /* below 2^-14 */
+        return (uint16_t)(sign | (float_bits(bits_float(rest) + 0.5f) - 0x3f000000u));
+    return (uint16_t)(sign | (rest + 0xc8000fffu + (rest >> 13 & 1u)) >> 13);
 }
-static inline float round_float16(double d) { return float_of_float16(float16_of_double(d)); }
-static inline uint16_t float16_of_float(float f) { return float16_of_double((double)f); }
-static inline float float_of_bfloat16(uint16_t h) { return bits_float((uint32_t)h << 16); }
-static inline uint16_t bfloat16_of_double(double d)
+/* Rounds a double to odd as a float if it is none: a float that is rounded again is then rounded once. */
+static inline float float_to_odd(double d)
 {
     float f = (float)d;
     uint32_t u = float_bits(f);
-    if (f != f) return (uint16_t)(u >> 16 | 0x40u);
-    if ((double)f != d && !isinf(f)) { /* rounded to odd on the way: once, not twice */
-        if (fabs((double)f) > fabs(d)) u--;
-        u |= 1u;
-    }
-    return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
+    if ((double)f == d || f != f || isinf(f)) return f;
+    return bits_float((fabs((double)f) > fabs(d) ? u - 1 : u) | 1u);
 }
+static inline uint16_t float16_of_double(double d) { return float16_of_float(float_to_odd(d)); }
+static inline float round_float16(double d) { return float_of_float16(float16_of_double(d)); }
+static inline float float_of_bfloat16(uint16_t h) { return bits_float((uint32_t)h << 16); }
+static inline uint16_t bfloat16_of_float(float f)
+{
+    uint32_t u = float_bits(f);
+    return (uint16_t)(f != f ? u >> 16 | 0x40u : (u + 0x7fffu + (u >> 16 & 1u)) >> 16);
+}
+static inline uint16_t bfloat16_of_double(double d) { return bfloat16_of_float(float_to_odd(d)); }
 static inline float round_bfloat16(double d) { return float_of_bfloat16(bfloat16_of_double(d)); }
-static inline uint16_t bfloat16_of_float(float f) { return bfloat16_of_double((double)f); }
 """
 
 

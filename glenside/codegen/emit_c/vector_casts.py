@@ -12,7 +12,7 @@ from glenside.ir.dtypes import HALVES, RECORDS, limits
 
 _WIDE = ("int32", "uint32")
 _NARROW = ("int8", "uint8", "int16", "uint16")
-IN_LANES = ("float32", "bfloat16", *_WIDE, *_NARROW)
+IN_LANES = ("float32", *HALVES, *_WIDE, *_NARROW)
 """Dtypes that one vector formula may mix: their vectors have the lanes of 32-bit dtypes."""
 _READ_AS = {"bool": "uint8", "int4": "int8", "uint4": "uint8"}
 """The dtypes as which truths (0 or 1) and integers of 4 bits are read."""
@@ -68,24 +68,48 @@ _CUT = r"""static inline TO NAME(FROM a)
     return b;
 }"""
 _FROM_BFLOAT16 = "static inline TO NAME(FROM a) { return (TO)(CHANGED(a) << 16); }"
-_FROM_FLOAT16 = """static inline TO NAME(FROM a)
-{
-#if defined __F16C__ && (SIZE <= 32 || defined __AVX512F__)
-    TO b;
-    __asm__("vcvtph2ps %1, %0" : "=v"(b) : "v"(a));
-    return b;
-#else
-    UNSIGNED u = CHANGED(a), special = (UNSIGNED)((u & 0x7c00u) == 0x7c00u) & 0x7f800000u;
-    u = (u & 0x8000u) << 16 | (UNSIGNED)((TO)((u & 0x7fffu) << 13) * 0x1p112f) | special;
-    return (TO)u;
-#endif
-}"""
 _TO_BFLOAT16 = """static inline TO NAME(FROM a)
 {
     UNSIGNED u = (UNSIGNED)a, special = (UNSIGNED)(a != a);
     UNSIGNED nearest = (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
     return CHANGED(((u >> 16 | 0x40u) & special) | (nearest & ~special));
 }"""
+
+
+_FROM_FLOAT16 = """static inline TO NAME(FROM a)
+{
+    TO b = {0};
+#if defined __AVX512F__ && LANES == 16
+    __asm__("vcvtph2ps %1, %0" : "=v"(b) : "v"(a));
+#elif defined __F16C__ && LANES == 8
+    __asm__("vcvtph2ps %1, %0" : "=x"(b) : "x"(a));
+#else
+    UNSIGNED u = CHANGED(a), special = (UNSIGNED)((u & 0x7c00u) == 0x7c00u);
+    b = (TO)((u & 0x7fffu) << 13) * 0x1p112f;
+    b = (TO)((UNSIGNED)b | (special & 0x7f800000u) | (u & 0x8000u) << 16);
+#endif
+    return b;
+}"""
+_TO_FLOAT16 = """static inline TO NAME(FROM a)
+{
+#if defined __AVX512F__ && LANES == 16
+    TO b = {0};
+    __asm__("vcvtps2ph $0, %1, %0" : "=v"(b) : "v"(a));
+    return b;
+#elif defined __F16C__ && LANES == 8
+    TO b = {0};
+    __asm__("vcvtps2ph $0, %1, %0" : "=x"(b) : "x"(a));
+    return b;
+#else
+    UNSIGNED u = (UNSIGNED)a, rest = u & 0x7fffffffu, small = (UNSIGNED)(rest < 0x38800000u);
+    UNSIGNED large = (UNSIGNED)(rest >= 0x477ff000u), wrong = (UNSIGNED)(rest > 0x7f800000u);
+    UNSIGNED below = (UNSIGNED)((FROM)rest + 0.5f) - 0x3f000000u;
+    UNSIGNED nearest = (rest + 0xc8000fffu + (rest >> 13 & 1u)) >> 13;
+    nearest = (below & small) | (nearest & ~small & ~large) | (0x7c00u & large) | (0x200u & wrong);
+    return CHANGED(nearest | (u >> 16 & 0x8000u));
+#endif
+}"""
+_HALVES = {"bfloat16": (_FROM_BFLOAT16, _TO_BFLOAT16), "float16": (_FROM_FLOAT16, _TO_FLOAT16)}
 
 
 def kind_name(dtype: str, lanes: int) -> str:
@@ -106,8 +130,6 @@ def converts(given: str, wanted: str) -> bool:
     """True if vectors of dtype `given` can be cast to dtype `wanted`."""
     if given == wanted:
         return True
-    if (given, wanted) == ("float16", "float32"):
-        return True
     pair = given, wanted = _READ_AS.get(given, given), wanted
     if "float32" in pair:
         return pair != ("uint32", "float32") and wanted != "uint32" and {*pair} <= {*IN_LANES}
@@ -117,7 +139,7 @@ def converts(given: str, wanted: str) -> bool:
 def conversion(given: str, wanted: str, lanes: int) -> tuple[str, list[str]]:
     """Returns the vector cast function and the definitions it needs, in dependency order.
 
-    A bfloat16 or float16 is its bits, uint16, in memory.
+    Halves are their bits, uint16, in memory.
     """
     given = _READ_AS.get(given, given)
     name = f"{wanted}_of_{given}_x{lanes}"
@@ -128,11 +150,12 @@ def conversion(given: str, wanted: str, lanes: int) -> tuple[str, list[str]]:
         text = "static inline TO NAME(FROM a) { return SECOND(FIRST(a)); }".replace("FIRST", first)
         return name, [*texts, *others, _filled(text.replace("SECOND", second), name, given, wanted, lanes)]
     texts = [vector_type(memory_dtype(dtype), lanes) for dtype in (given, wanted)]
-    if not {given, wanted} & {*HALVES}:
+    half = next((dtype for dtype in (given, wanted) if dtype in HALVES), None)
+    if half is None:
         return name, [*texts, _filled(_direct(given, wanted), name, given, wanted, lanes)]
-    change, others = conversion(*(("uint16", "uint32") if given in HALVES else ("uint32", "uint16")), lanes)
-    text = {"bfloat16": _FROM_BFLOAT16, "float16": _FROM_FLOAT16}.get(given, _TO_BFLOAT16).replace("CHANGED", change)
-    text = text.replace("UNSIGNED", kind_name("uint32", lanes)).replace("SIZE", str(4 * lanes))
+    change, others = conversion(*(("uint16", "uint32") if half == given else ("uint32", "uint16")), lanes)
+    text = _HALVES[half][half == wanted].replace("CHANGED", change)
+    text = text.replace("UNSIGNED", kind_name("uint32", lanes))
     return name, [*texts, *others, _filled(text, name, given, wanted, lanes)]
 
 
@@ -201,7 +224,7 @@ def memory_dtype(dtype: str) -> str:
 
 def _between(given: str, wanted: str) -> str:
     """Returns the intermediate dtype of a cast; "" if one instruction does it."""
-    if {given, wanted} & {*HALVES}:
+    if given in HALVES or wanted in HALVES:
         return "" if "float32" in (given, wanted) else "float32"
     return "int32" if "float32" in (given, wanted) and {given, wanted} & {*_NARROW} else ""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from glenside.codegen.loop_ir.ir import Formula, Number
 from glenside.codegen.loop_ir.nest_builder import Places, product, under
 from glenside.codegen.loop_ir.scalar_expr import apply, convert, number, sums_in
-from glenside.ir.dtypes import widen
+from glenside.ir.dtypes import HALVES, widen
 from glenside.ir.index_map import Index
 from glenside.ir.operator import Category
 from glenside.ir.operators.compute import compute_of
@@ -70,12 +70,14 @@ def reduction(term: Term, pull: Pull, at: Places) -> Join:
     item, dtype = child.access.item, child.access.dtype
     mean = kind.name == "reduce-mean"
     combine = "add" if mean else kind.combine.name if kind.combine else ""
-    inner = sums_in(dtype) if combine == "add" else dtype
+    inner = (
+        sums_in(dtype) if combine == "add" else "float32" if dtype in HALVES and combine in ("max", "min") else dtype
+    )
     neutral = PRIMITIVES[combine].neutral
     if combine == "max":
         first: Formula = number(None, inner)  # the lowest number
     elif neutral is None:
-        first = pull(child, (*at, *(Index() for _ in item)))
+        first = convert(pull(child, (*at, *(Index() for _ in item))), inner)
     else:
         first = number(neutral, inner)
 

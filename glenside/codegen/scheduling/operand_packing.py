@@ -7,20 +7,34 @@ vectors are not aligned to cache lines. The first tile of a panel keeps a contig
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
 from glenside.codegen.emit_c.nibbles import HALF, NIBBLES
-from glenside.codegen.loop_ir.affine_analysis import at, changed, coefficient, substituted
+from glenside.codegen.loop_ir.affine_analysis import at, changed, coefficient, loads_in, substituted
 from glenside.codegen.loop_ir.compute_block import Block
-from glenside.codegen.loop_ir.ir import Buffer, For, Formula, Load, Nest, Packing, Role, Statement, Store, Way
+from glenside.codegen.loop_ir.ir import (
+    Apply,
+    Buffer,
+    Convert,
+    For,
+    Formula,
+    Load,
+    Nest,
+    Packing,
+    Role,
+    Statement,
+    Store,
+    Way,
+)
 from glenside.codegen.loop_ir.open_axes import bytes_assumed
 from glenside.codegen.memory.buffer_arena import in_line
 from glenside.codegen.processor.model import Machine
 from glenside.codegen.scheduling.tile_partition import pieces_of
 from glenside.codegen.scheduling.vectorize import LEAST_AT_ONCE, lanes_of, shared
-from glenside.ir.index_map import Axis
+from glenside.ir.dtypes import HALVES
+from glenside.ir.index_map import Axis, Index, flattened
 from glenside.ir.term import Term
 from glenside.ir.types import Dims
 
@@ -28,6 +42,8 @@ _LEAST_TILES = 4
 """The fewest tiles that read a panel for which the panel is copied: the first tile pays for the copy."""
 _LEAST_PANELS = 16
 """The fewest panels that read rows for which the rows are packed: packing costs as much as about eight panels save."""
+_LEAST_READS = 16
+"""The fewest reads of each element of an operand of 16 bits for which it is copied as float32."""
 _PART = 4
 """A copied panel takes at most this fraction (1 / 4) of the L2 cache, beside the rows and the results of the tiles."""
 
@@ -93,6 +109,97 @@ def packed_for_rows(
             yield load
 
 
+@dataclass(frozen=True)
+class FloatCopy(Packing):
+    """A copy of floats of 16 bits as float32, in the same order of axes."""
+
+    def value(self, load: Load) -> Formula:
+        return Convert(load, self.buffer.dtype)
+
+
+@dataclass(frozen=True)
+class _Box:
+    """The part of a buffer that loads read: for each axis of the buffer, its stride, first index and size."""
+
+    strides: tuple[int, ...]
+    first: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    def within(self, place: Index) -> Index:
+        """Returns the index in a copy of the box for an index in the buffer."""
+        parts = _parts(place, self.strides) or []
+        return flattened([part - n for part, n in zip(parts, self.first, strict=True)], self.sizes)
+
+
+def _parts(place: Index, strides: Sequence[int]) -> list[Index] | None:
+    """Returns an affine index as one for each axis of a buffer with these strides, or None."""
+    parts, left = [Index() for _ in strides], place.constant
+    for number, stride in enumerate(strides):
+        own, left = divmod(left, stride)
+        parts[number] += own
+    for axis, factor in place.terms:
+        along = next((i for i, stride in enumerate(strides) if stride <= factor), None)
+        if not isinstance(axis, Axis) or along is None or factor % strides[along]:
+            return None
+        parts[along] += at(axis) * (factor // strides[along])
+    return parts
+
+
+def _box(loads: Sequence[Load]) -> _Box | None:
+    """Returns the part of a buffer that affine loads read, or None if that is no box."""
+    dims = [size for size in loads[0].buffer.dims if size != 1]
+    strides = tuple(prod(dims[place + 1 :]) for place in range(len(dims)))
+    found = [_parts(load.place, strides) for load in loads]
+    each = [[part.bounds for part in parts] for parts in found if parts is not None]
+    if len(each) < len(found):
+        return None
+    first = tuple(min(bounds[axis][0] for bounds in each) for axis in range(len(dims)))
+    last = tuple(max(bounds[axis][1] for bounds in each) for axis in range(len(dims)))
+    if any(low < 0 or high >= size for low, high, size in zip(first, last, dims, strict=True)):
+        return None
+    return _Box(strides, first, tuple(high - low + 1 for low, high in zip(first, last, strict=True)))
+
+
+def with_float_copies(block: Block, machine: Machine) -> tuple[Block, tuple[Packing, ...]]:
+    """Reads operands of a reduction from float32 copies, if they are floats of 16 bits that are read often.
+
+    Constants stay small, and operands of bfloat16 are left to instructions that take them. Returns the block and the
+    copies.
+    """
+    (joined,) = block.joined
+    steps = prod(axis.size for axis in (*block.around, *block.axes, *joined.axes))
+    copies: dict[Buffer, tuple[_Box, FloatCopy]] = {}
+    loads = [load for load in loads_in(joined.element) if load.dtype in HALVES]
+    for buffer in dict.fromkeys(load.buffer for load in loads):
+        own = [load for load in loads if load.buffer == buffer]
+        left = buffer.dtype == "bfloat16" and (machine.pairs or machine.matrix)
+        box = None if left or buffer.role is Role.CONSTANT or any(load.picked for load in own) else _box(own)
+        if box is None or steps < _LEAST_READS * prod(box.sizes):
+            continue
+        name = f"{buffer.name}.floats" + (f".{len(copies) + 1}" if copies else "")
+        dims = Dims((prod(box.sizes),))
+        first = sum(n * stride for n, stride in zip(box.first, box.strides, strict=True))
+        *outer, (size, stride) = zip(box.sizes or (1,), box.strides or (1,), strict=True)
+        copy = Buffer(name, dims, "float32", Role.TEMPORARY)
+        copies[buffer] = box, FloatCopy(copy, buffer, first, tuple(outer), (), stride, ((0, size, 1),))
+
+    def read(formula: Formula) -> Formula:
+        if isinstance(formula, Convert):
+            inner = formula.formula
+            if isinstance(inner, Load) and inner.buffer in copies and formula.dtype == "float32":
+                box, copy = copies[inner.buffer]
+                return Load(copy.buffer, box.within(inner.place))
+            return replace(formula, formula=read(inner))
+        if isinstance(formula, Apply):
+            return replace(formula, operands=tuple(map(read, formula.operands)))
+        return formula
+
+    element = read(joined.element)
+    used = {load.buffer for load in loads_in(element)}
+    kept = tuple(copy for _, copy in copies.values() if copy.buffer in used)
+    return replace(block, joined=(replace(joined, element=element),)), kept
+
+
 def filling(packing: Packing, terms: tuple[Term, ...], machine: Machine) -> Nest:
     """Returns the nest that packs an operand that is not constant."""
     loops = _in_runs(packing.statements(), lanes_of(packing.buffer.dtype, machine))
@@ -107,9 +214,11 @@ def _in_runs(statements: Iterable[Statement], lanes: int) -> list[Statement]:
             found.append(loop)
             continue
         (inner, *others), axis = loop.body, loop.axis
-        if others or not isinstance(inner, Store) or not isinstance(inner.formula, Load):
+        copied = inner.formula if isinstance(inner, Store) else None
+        read = copied.formula if isinstance(copied, Convert) else copied
+        if others or not isinstance(inner, Store) or not isinstance(read, Load):
             found.append(replace(loop, body=tuple(_in_runs(loop.body, lanes))))
-        elif coefficient(inner.place, axis) == coefficient(inner.formula.place, axis) == 1:
+        elif coefficient(inner.place, axis) == coefficient(read.place, axis) == 1:
             found += _by_vectors(axis, inner, lanes)
         else:
             found.append(loop)

@@ -34,7 +34,7 @@ from glenside.codegen.scheduling.dot_product_tiles import PairTiles
 from glenside.codegen.scheduling.index_set_splitting import in_pieces
 from glenside.codegen.scheduling.integer_tiles import IntegerTiles
 from glenside.codegen.scheduling.open_pieces import CHUNK, in_open_pieces
-from glenside.codegen.scheduling.operand_packing import packing_of
+from glenside.codegen.scheduling.operand_packing import packing_of, with_float_copies
 from glenside.codegen.scheduling.quantized_tiles import BlockTiles
 from glenside.codegen.scheduling.reduction_lane_tiles import LaneTiles
 from glenside.codegen.scheduling.register_tiling import Tiles
@@ -108,7 +108,11 @@ def _made(block: Block, axes: Iterator[int], machine: Machine) -> ScheduledBlock
         return _elementwise(found, axes, machine)
     if any(axis.limit for axis in found.axes):
         return in_open_pieces(found, axes, machine, lambda piece: _of_sum(piece, axes, machine))
-    return _of_sum(found, axes, machine)
+    if any(axis.limit for axis in (*found.around, *found.joined[0].axes)):
+        return _of_sum(found, axes, machine)
+    found, copies = with_float_copies(found, machine)
+    made = _of_sum(found, axes, machine)
+    return made and replace(made, packings=(*copies, *made.packings))
 
 
 def _of_sum(found: Block, axes: Iterator[int], machine: Machine) -> ScheduledBlock | None:

@@ -23,9 +23,10 @@ from glenside.codegen.loop_ir.affine_analysis import (
 from glenside.codegen.loop_ir.compute_block import Joined
 from glenside.codegen.loop_ir.ir import Buffer, Formula, Let, Load, Local, Role, Statement, Store
 from glenside.codegen.loop_ir.nest_builder import Filling, around, under
-from glenside.codegen.loop_ir.scalar_expr import apply, number
+from glenside.codegen.loop_ir.scalar_expr import apply, convert, number
 from glenside.codegen.processor.model import Machine
 from glenside.codegen.scheduling.vectorize import in_vectors, joined_in_lanes, lanes_of, run, runs_along, spread
+from glenside.ir.dtypes import FLOATS, HALVES
 from glenside.ir.index_map import Axis, Index
 from glenside.ir.operators.compute import name_of
 from glenside.ir.types import Dims
@@ -38,6 +39,7 @@ _PASSES = 5
 class Softmax:
     """A softmax of rows: for each step of `axes`, normalizes `element` along `along` and stores it at `place`.
 
+    element         in `largest`'s dtype: float32 for floats of 16 bits
     largest, total  variables of a row: its maximum and its sum of exponentials
     logarithm       True for log-softmax
     """
@@ -57,10 +59,12 @@ class Softmax:
 
     def statements(self, axes: Iterator[int], machine: Machine) -> list[Statement] | None:
         """Returns the loops, or None if they cannot be vectorized."""
-        dtype = self.buffer.dtype
+        dtype = self.largest.dtype
         if not in_vectors(self.element, dtype) or not all(map(is_affine, (self.place, *indices_of(self.element)))):
             return None
-        power = Load(self.buffer, self.place)
+        narrow = self.buffer.dtype != dtype
+        powers = Buffer("powers", Dims((self.along.size,)), dtype, Role.SCRATCH) if narrow else self.buffer
+        power = Load(powers, at(self.along) if narrow else self.place)
         lowered = apply("subtract", self.element, self.largest)
         summed = apply("exp", lowered) if self.logarithm else power
         joins = (
@@ -69,27 +73,29 @@ class Softmax:
         )
         most, total = (joined_in_lanes(joined, axes, machine) for joined in joins)
         if most is None or total is None:
-            return self._of_short(axes, machine)
+            return None if narrow else self._of_short(axes, machine)
         each = partial(self._each, axes=axes, machine=machine)
         if self.logarithm:
             logarithm = Let(self.total, apply("log", self.total), known=True)
             body = [*most, *total, logarithm, *each(apply("subtract", lowered, self.total))]
         else:
-            body = [*most, *each(apply("exp", lowered)), *total, *each(apply("divide", power, self.total))]
+            exponentials = self._each(apply("exp", lowered), axes, machine, power)
+            body = [*most, *exponentials, *total, *each(apply("divide", power, self.total))]
         return spread([axis for axis in self.axes if axis.is_loop], body, self._steps)
 
     @property
     def _steps(self) -> int:
         return prod(axis.size for axis in (*self.axes, self.along))
 
-    def _each(self, formula: Formula, axes: Iterator[int], machine: Machine) -> list[Statement]:
-        """Returns the loop that stores a formula to each element of a row."""
+    def _each(self, formula: Formula, axes: Iterator[int], machine: Machine, to: Load | None = None) -> list[Statement]:
+        """Returns the loop that stores a formula for each element of a row: to the result, or where `to` reads."""
+        to = to or Load(self.buffer, self.place)
 
         def put(at: Index) -> list[Statement]:
             change = partial(substituted, places={self.along: at})
-            return [Store(self.buffer, change(self.place), changed(formula, change))]
+            return [Store(to.buffer, change(to.place), convert(changed(formula, change), to.dtype))]
 
-        lanes = lanes_of(self.buffer.dtype, machine) if runs_along(formula, self.along) else 1
+        lanes = lanes_of(self.largest.dtype, machine) if runs_along(formula, self.along) else 1
         return run(self.along, axes, lanes, put)
 
     def _of_short(self, axes: Iterator[int], machine: Machine) -> list[Statement] | None:
@@ -137,11 +143,12 @@ def softmax(nest: Filling) -> Softmax | None:
     shape, item, dtype = child.access.shape, child.access.item, nest.dtype
     row = Dims((item.product(),))
     name = name_of(nest.term)
-    if name not in ("softmax", "log-softmax") or nest.view.dims != nest.dims or dtype not in ("float32", "float64"):
+    if name not in ("softmax", "log-softmax") or nest.view.dims != nest.dims or dtype not in FLOATS:
         return None
     axes, at = nest.counters(shape)
     (along,), (within,) = nest.counters(row)
     own = [*at, *under(item, row, (within,))]
-    largest, total = nest.local(dtype), nest.local(dtype)
-    place, element = nest.view.place(own), nest.pull(child, own)
+    wide = "float32" if dtype in HALVES else dtype
+    largest, total = nest.local(wide), nest.local(wide)
+    place, element = nest.view.place(own), convert(nest.pull(child, own), wide)
     return Softmax(tuple(axes), along, nest.buffer, place, element, largest, total, name == "log-softmax")

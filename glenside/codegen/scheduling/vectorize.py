@@ -89,7 +89,7 @@ def in_vectors(formula: Formula, dtype: str) -> bool:
         inner, given = formula.formula, formula.formula.dtype
         if formula.bits or not converts(given, dtype):
             return False
-        read = given in ("bool", "float16", *NIBBLES) and isinstance(inner, Load) and not inner.picked
+        read = given in ("bool", *NIBBLES) and isinstance(inner, Load) and not inner.picked
         return read or in_vectors(inner, given)
     return isinstance(formula, Load | Number | Local)
 
