@@ -1,0 +1,137 @@
+"""Writes tokens with a decoder: a GGUF file, or random weights of a shape, beside llama.cpp where it is installed.
+
+    python examples/decoder.py model.gguf --prompt "Once upon a time" --tokens 64
+    python examples/decoder.py --shape layers=4,hidden=2048,heads=32,kv_heads=8,intermediate=8192 --bits 4
+
+The prompt runs `--rows` tokens at a time, what is left of it and the answer one at a time. `--activations int8` multiplies
+integers, as llama.cpp does. llama.cpp (`pip install xllamacpp`) runs the same file afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+import glenside as gl
+from glenside.ir.program import Program
+from glenside.models.decoder import Decoder, RandomWeights, decoder_step
+
+SHAPE = {"layers": 2, "hidden": 1024, "heads": 16, "kv_heads": 8, "intermediate": 4096, "vocabulary": 4096}
+
+
+class Session:
+    """A decoder with a cache, which takes tokens and returns the logits of the last one."""
+
+    def __init__(self, load: Callable[[int], Program], rows: int, threads: int | None, activations: str) -> None:
+        self.threads, self.past = threads, 0
+        self.steps = {n: gl.compile(load(n), "none", activations=activations) for n in sorted({rows, 1}, reverse=True)}
+        program = self.steps[1].program
+        self.names = [name.removeprefix("new.") for name in program.result_names()[1:]]
+        self.cache = {n: np.zeros(tuple(t.dims), np.float32) for n, t in program.inputs.items() if n in self.names}
+        self.room = next(iter(self.cache.values())).shape[1]
+
+    def feed(self, tokens: Sequence[int]) -> np.ndarray:
+        """Takes tokens, the longest step first; returns the logits of the last one."""
+        logits = np.zeros(0, np.float32)
+        if self.past + len(tokens) > self.room:
+            raise SystemExit(f"the cache has room for {self.room} tokens: --context gives more")
+        while tokens:
+            rows = next(n for n in self.steps if n <= len(tokens))
+            given = {"tokens": np.array(tokens[:rows]), "past": np.array(self.past), **self.cache}
+            logits, *new = self.steps[rows](given, threads=self.threads)
+            for name, own in zip(self.names, new, strict=True):
+                self.cache[name][:, self.past : self.past + rows] = own
+            self.past, tokens = self.past + rows, tokens[rows:]
+        return logits
+
+
+def main() -> None:
+    """Write tokens, and print the tokens a second of both runtimes."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("file", nargs="?", help="a GGUF file; without one, weights are random")
+    parser.add_argument("--shape", default="", help="NAME=NUMBER,.. of glenside.models.decoder.Decoder, without a file")
+    parser.add_argument("--bits", type=int, default=4, choices=(4, 8, 32), help="of random weights")
+    parser.add_argument("--prompt", default="1 2 3 4", help="text, or numbers of tokens")
+    parser.add_argument("--tokens", type=int, default=32, help="to write")
+    parser.add_argument("--context", type=int, default=512, help="tokens for which the cache has room")
+    parser.add_argument("--rows", type=int, default=16, help="tokens of the prompt at a time")
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--activations", default="int8", choices=("float32", "int8"))
+    given = parser.parse_args()
+    pieces = _pieces(given.file) if given.file else []
+    prompt = _numbers(given.prompt, pieces)
+    begin = time.perf_counter()
+    session = Session(_loader(given), given.rows, given.threads, given.activations)
+    print(f"compiled in {time.perf_counter() - begin:.1f} s: {session.steps[1].report.weights:,} bytes of weights a step")
+    begin = time.perf_counter()
+    logits = session.feed(prompt)
+    first = time.perf_counter()
+    written = []
+    for _ in range(given.tokens):
+        written.append(int(logits.argmax()))
+        logits = session.feed(written[-1:])
+    seconds = time.perf_counter() - first
+    print("".join(pieces[token] for token in written) if pieces else " ".join(map(str, written)))
+    print(f"glenside:  {len(prompt) / (first - begin):8.1f} tokens/s of the prompt, {given.tokens / seconds:8.1f} written")
+    if given.file and (beside := llama_cpp(given.file, prompt, given.tokens, given.context, given.threads)):
+        print(f"llama.cpp: {beside[0]:8.1f} tokens/s of the prompt, {beside[1]:8.1f} written")
+
+
+def llama_cpp(file: str, prompt: Sequence[int], count: int, context: int, threads: int | None) -> tuple[float, float] | None:
+    """Returns llama.cpp's tokens a second, of the prompt and written; None where it is not installed."""
+    try:
+        import xllamacpp
+    except ImportError:
+        return None
+    how = xllamacpp.CommonParams()
+    how.model.path, how.n_ctx, how.n_parallel, how.verbosity = file, context, 1, -1
+    if threads:
+        how.cpuparams.n_threads = how.cpuparams_batch.n_threads = threads
+    asked = {"prompt": [*prompt], "n_predict": count, "ignore_eos": True, "temperature": 0, "cache_prompt": False}
+    found: Mapping[str, Any] = xllamacpp.Server(how).handle_completions(asked)
+    timings = found["timings"]
+    return float(timings["prompt_per_second"]), float(timings["predicted_per_second"])
+
+
+def _loader(given: argparse.Namespace) -> Callable[[int], Program]:
+    """Returns a function of the rows of a step."""
+    if given.file:
+        return lambda rows: gl.load(given.file, dims={"rows": rows, "past": given.context})
+    known = {field.name for field in fields(Decoder)} - {"name", "slower"}
+    sizes: dict[str, Any] = dict(SHAPE)
+    for name, _, value in (part.partition("=") for part in given.shape.split(",") if part):
+        if name not in known or not value.isdigit():
+            raise SystemExit(f"--shape is NAME=NUMBER,.. with names of {', '.join(sorted(known))}, got {name}={value}")
+        sizes[name] = int(value)
+    sizes.setdefault("head", sizes["hidden"] // sizes["heads"])
+    sizes.setdefault("rotated", sizes["head"])
+    return lambda rows: decoder_step(Decoder("decoder", **sizes), RandomWeights(given.bits), rows, given.context)
+
+
+def _pieces(file: str) -> list[str]:
+    """Returns the text of each token of a file."""
+    from glenside.importers.gguf.file import read_gguf
+
+    marks = str.maketrans({"\N{LOWER ONE EIGHTH BLOCK}": " ", "\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}": " "})
+    return [str(text).translate(marks) for text in read_gguf(file).field("tokenizer.ggml.tokens", [])]
+
+
+def _numbers(prompt: str, pieces: Sequence[str]) -> list[int]:
+    """Returns the tokens of a prompt: numbers, or text cut into the longest pieces, which is not each model's own way."""
+    if all(part.isdigit() for part in prompt.split()) or not pieces:
+        return [int(part) for part in prompt.split() if part.isdigit()] or [1]
+    known, longest, found = {piece: n for n, piece in enumerate(pieces)}, max(map(len, pieces)), []
+    while prompt:
+        size = next((n for n in range(min(longest, len(prompt)), 0, -1) if prompt[:n] in known), 0)
+        found += [known[prompt[:size]]] if size else []
+        prompt = prompt[size or 1 :]
+    return found or [1]
+
+
+if __name__ == "__main__":
+    main()
