@@ -3,8 +3,8 @@
     python examples/decoder.py model.gguf --prompt "Once upon a time" --tokens 64
     python examples/decoder.py --shape layers=4,hidden=2048,heads=32,kv_heads=8,intermediate=8192 --bits 4
 
-The prompt runs `--rows` tokens at a time, what is left of it and the answer one at a time. `--activations int8` multiplies
-integers, as llama.cpp does. llama.cpp (`pip install xllamacpp`) runs the same file afterwards.
+The prompt runs `--rows` tokens at a time, what is left of it and the answer one at a time. `--activations int8`, the
+default, multiplies integers, as llama.cpp does. llama.cpp (`pip install xllamacpp`) runs the same file afterwards.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def main() -> None:
     prompt = _numbers(given.prompt, pieces)
     begin = time.perf_counter()
     session = Session(_loader(given), given.rows, given.threads, given.activations)
-    print(f"compiled in {time.perf_counter() - begin:.1f} s: {session.steps[1].report.weights:,} bytes of weights a step")
+    weights = session.steps[1].report.weights
+    print(f"compiled in {time.perf_counter() - begin:.1f} s: {weights:,} bytes of weights a step")
     begin = time.perf_counter()
     logits = session.feed(prompt)
     first = time.perf_counter()
@@ -77,12 +78,16 @@ def main() -> None:
         logits = session.feed(written[-1:])
     seconds = time.perf_counter() - first
     print("".join(pieces[token] for token in written) if pieces else " ".join(map(str, written)))
-    print(f"glenside:  {len(prompt) / (first - begin):8.1f} tokens/s of the prompt, {given.tokens / seconds:8.1f} written")
+    speeds = {"glenside": (len(prompt) / (first - begin), given.tokens / seconds)}
     if given.file and (beside := llama_cpp(given.file, prompt, given.tokens, given.context, given.threads)):
-        print(f"llama.cpp: {beside[0]:8.1f} tokens/s of the prompt, {beside[1]:8.1f} written")
+        speeds["llama.cpp"] = beside
+    for name, (read, write) in speeds.items():
+        print(f"{name:10}{read:8.1f} tokens/s of the prompt, {write:8.1f} written")
 
 
-def llama_cpp(file: str, prompt: Sequence[int], count: int, context: int, threads: int | None) -> tuple[float, float] | None:
+def llama_cpp(
+    file: str, prompt: Sequence[int], count: int, context: int, threads: int | None
+) -> tuple[float, float] | None:
     """Returns llama.cpp's tokens a second, of the prompt and written; None where it is not installed."""
     try:
         import xllamacpp
@@ -122,7 +127,7 @@ def _pieces(file: str) -> list[str]:
 
 
 def _numbers(prompt: str, pieces: Sequence[str]) -> list[int]:
-    """Returns the tokens of a prompt: numbers, or text cut into the longest pieces, which is not each model's own way."""
+    """Returns the tokens of a prompt: numbers, or text cut into the longest pieces, which is not each model's way."""
     if all(part.isdigit() for part in prompt.split()) or not pieces:
         return [int(part) for part in prompt.split() if part.isdigit()] or [1]
     known, longest, found = {piece: n for n, piece in enumerate(pieces)}, max(map(len, pieces)), []

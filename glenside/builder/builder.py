@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -19,8 +20,18 @@ from glenside.ir.types import Dims, Tensor
 Value = Array | Callable[[], Array]
 
 
+class Again:
+    """A function of an array that is cheap to compute again, such as one that decodes a mapped file: it is not kept."""
+
+    def __init__(self, function: Callable[[], Array]) -> None:
+        self.function = function
+
+    def __call__(self) -> Array:
+        return self.function()
+
+
 class LazyArrays(Mapping[str, Array]):
-    """A mapping of names to arrays, in which a function is called once, when its name is first read.
+    """A mapping of names to arrays, in which a function is called once, when its name is first read; `Again` each time.
 
     A network can thus be compiled without generating its weights.
     """
@@ -31,6 +42,8 @@ class LazyArrays(Mapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         entry = self._entries[name]
+        if isinstance(entry, Again):
+            return self._check(name, entry())
         if callable(entry):
             entry = self._entries[name] = self._check(name, entry())
         return entry
@@ -43,6 +56,15 @@ class LazyArrays(Mapping[str, Array]):
 
     def __repr__(self) -> str:
         return f"LazyArrays({', '.join(self._entries)})"
+
+
+def chosen(constants: Mapping[str, Array], names: Iterable[str], more: Mapping[str, Value]) -> Mapping[str, Array]:
+    """Returns those of some names that constants have, and more values; arrays that are made when read stay so."""
+    known = [name for name in names if name in constants]
+    if isinstance(constants, LazyArrays):
+        lazy: dict[str, Value] = {name: Again(partial(constants.__getitem__, name)) for name in known}
+        return LazyArrays({**lazy, **more}, lambda _, array: array)
+    return {**{name: constants[name] for name in known}, **{n: v() if callable(v) else v for n, v in more.items()}}
 
 
 def fitting(tensor: Tensor, value: Array) -> Array:

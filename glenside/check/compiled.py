@@ -26,7 +26,7 @@ from glenside.codegen.loop_ir.ir import Nest, Role
 from glenside.codegen.runtime.arguments import pointers
 from glenside.codegen.runtime.compile_and_load import loaded
 from glenside.codegen.runtime.compiled_function import Compiled, Lowered, completed
-from glenside.codegen.scheduling.constant_packing import Memory, in_memory
+from glenside.codegen.scheduling.constant_packing import Memory
 from glenside.codegen.verify.residue_program import GROWTH, residues
 from glenside.codegen.verify.rounding_to_levels import bounds, unsure
 from glenside.codegen.verify.verify_loops import faults
@@ -204,8 +204,9 @@ def _over(arithmetic: LoopField, lowered: Lowered, values: Mapping[str, Array], 
     loops = lowered.loops
     known = lowered.constants | {b: values[b.name] for b in lowered.inputs}
     buffers = [b for b in loops.buffers if b.role in _GIVEN]
-    encoded = in_memory({b: np.ascontiguousarray(arithmetic.encode(b.name, known[b], b.dtype)) for b in buffers})
-    given = [encoded[b] for b in buffers]
+    given = [
+        known[b] if b.nibbles else np.ascontiguousarray(arithmetic.encode(b.name, known[b], b.dtype)) for b in buffers
+    ]
     made = {b: np.empty(tuple(b.dims), np.float32 if b.dtype in REALS else b.dtype) for b in lowered.results}
     memory = Memory([lowered.arena.size * GROWTH]).array(lowered.arena.size * GROWTH, np.uint8)
     results = pointers([made[b] for b in loops.buffers if b.role is Role.RESULT])

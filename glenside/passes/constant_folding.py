@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from glenside.builder.builder import LazyArrays, Value
+from glenside.builder.builder import LazyArrays, Value, chosen
 from glenside.ir.errors import BadInput
 from glenside.ir.names import primed
 from glenside.ir.operand import Array
@@ -51,10 +51,11 @@ def fold(program: Program, without: Container[Term] = (), *, lazily: bool = Fals
 
     rebuilt = rebuild_all(roots, folded)
     declared = Program(rebuilt[0]).constants_declared
-    known = [name for name in declared if name in program.constants]
-    kept: dict[str, Value] = {name: partial(program.constants.__getitem__, name) for name in known}
-    constants: Mapping[str, Array] = LazyArrays({**kept, **values}, lambda _, array: array)
-    return program.with_roots(rebuilt, constants=constants if lazily else dict(constants))
+    if lazily:
+        known = [name for name in declared if name in program.constants]
+        kept: dict[str, Value] = {name: partial(program.constants.__getitem__, name) for name in known}
+        return program.with_roots(rebuilt, constants=LazyArrays({**kept, **values}, lambda _, array: array))
+    return program.with_roots(rebuilt, constants=chosen(program.constants, declared, values))
 
 
 def _value(term: Term, constants: Mapping[str, Array]) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -58,6 +59,16 @@ def test_types_stay_small(tmp_path: Path, kind: str) -> None:
     held = sum(b.bytes for b in function.loops.buffers if b.role is Role.CONSTANT) - table
     elements = sum(w.size for w in weights.values()) - table
     assert held < elements * {"F16": 2.3, "BF16": 2.3, "Q8_0": 1.15, "Q6_K": 1.4}.get(kind, 0.85)
+
+
+def test_decoded_weights_are_not_kept(tmp_path: Path) -> None:
+    written(tmp_path / "net.gguf", "llama", "Q4_0")
+    program = gl.fold(gl.load(tmp_path / "net.gguf", dims={"rows": 1, "past": 9}))
+    array = program.constants["blk.0.ffn_up.weight.integers"]
+    gone = weakref.ref(array)
+    assert array.shape == (512, 8, 32)
+    del array
+    assert gone() is None
 
 
 def test_windows_of_attention(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from math import gcd, prod
 
 import numpy as np
 
+from glenside.builder.builder import chosen
 from glenside.builder.layout import broadcast, reshape, split_at
 from glenside.builder.pointwise import cast, multiply
 from glenside.egraph.saturation import SATURATED
@@ -66,8 +67,7 @@ def with_quantized_weights(program: Program) -> Program:
     if not weights.values:
         return program
     declared = Program(rebuilt[0]).constants_declared
-    old = {name: program.constants[name] for name in declared if name in program.constants}
-    return program.with_roots(rebuilt, constants={**old, **weights.values})
+    return program.with_roots(rebuilt, constants=chosen(program.constants, declared, weights.values))
 
 
 def keep_integers(program: Program, search: Search | None = None) -> tuple[Program, str]:

@@ -7,6 +7,7 @@ import os
 import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import chain
 from math import inf, prod
 from threading import Lock
@@ -39,7 +40,7 @@ from glenside.codegen.runtime.arguments import (
 )
 from glenside.codegen.runtime.compile_and_load import loaded
 from glenside.codegen.runtime.compile_report import CompileReport
-from glenside.codegen.scheduling.constant_packing import Memory, in_memory, packed_constants
+from glenside.codegen.scheduling.constant_packing import Memory, packed_constants
 from glenside.codegen.translation_validation.validate import Validation
 from glenside.codegen.verify.verifier import verify
 from glenside.gradients.training import state_of
@@ -104,9 +105,9 @@ class Lowered:
                 self.validation = verify(self.loops, self.arena, self.program, self.constants)
 
     def in_memory(self) -> dict[Buffer, Array]:
-        """Returns the packed constants as C reads them, and verifies the loops and constants before."""
+        """Returns the packed constants, and verifies the loops and constants before."""
         self.verify()
-        return in_memory(self.constants)
+        return self.constants
 
     def _lower(self, program: Program, most: float | None, schedule: Schedule | None, without: Collection[str]) -> None:
         with stage("prepare-constants"):
@@ -133,16 +134,25 @@ class Lowered:
 
     def _packed(self, program: Program) -> dict[Buffer, Array]:
         """Returns the constants in the order in which the loops read them."""
-        sources = {p.source for p in self.loops.packings if p.source.role is Role.CONSTANT}
         packed = {p.buffer for p in self.loops.packings}
         own = [b for b in self.loops.buffers if b.role is Role.CONSTANT and b not in packed]
-        given = {b: given_array(b, program.constants[b.name]) for b in {*sources, *own}}
+        given = _Given(program.constants)
         return {b: given[b] for b in own} | packed_constants(self.loops.packings, given)
 
     @property
     def memory(self) -> int:
         """The bytes of temporaries and results, on one thread."""
         return self.arena.bytes_of(1) + sum(b.bytes for b in self.results)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """Values of constants by buffer; each is read when it is packed, so that not all are in memory at a time."""
+
+    constants: Mapping[str, Array]
+
+    def __getitem__(self, buffer: Buffer) -> Array:
+        return given_array(buffer, self.constants[buffer.name])
 
 
 def budget_words(memory: int, most: float) -> str:

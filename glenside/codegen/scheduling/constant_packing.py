@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -53,23 +53,27 @@ def _mapped(size: int) -> mmap.mmap:
     return found
 
 
-def packed_constants(packings: Iterable[Packing], sources: Mapping[Buffer, Array]) -> dict[Buffer, Array]:
-    """Returns packed buffer -> array, for the packings of constants."""
+class Sources(Protocol):
+    """The arrays of buffers; each may be made when it is read."""
+
+    def __getitem__(self, buffer: Buffer, /) -> Array: ...
+
+
+def packed_constants(packings: Iterable[Packing], sources: Sources) -> dict[Buffer, Array]:
+    """Returns packed buffer -> array, for the packings of constants: as C reads them, where `nibbles` two in a byte."""
     found = [packing for packing in packings if packing.buffer.role is Role.CONSTANT]
-    memory = Memory(p.buffer.dims.product() * RECORDS[p.buffer.dtype].numpy.itemsize for p in found)
+    memory = Memory(packing.buffer.bytes for packing in found)
     return {p.buffer: _packed(p, sources[p.source], memory) for p in found}
 
 
-def in_memory(constants: Mapping[Buffer, Array]) -> dict[Buffer, Array]:
-    """Returns constants as C reads them: two elements of 4 bits in a byte, where buffers say so."""
-    small = {buffer: array for buffer, array in constants.items() if buffer.nibbles}
-    halves = {buffer: array.view(np.uint8).reshape(-1, 2, buffer.nibbles) for buffer, array in small.items()}
-    memory = Memory(array.size // 2 for array in halves.values())
-    found = dict(constants)
-    for buffer, array in halves.items():
-        found[buffer] = memory.array(array.size // 2, np.uint8)
-        np.bitwise_or(array[:, 0] & 15, array[:, 1] << 4, out=found[buffer].reshape(-1, buffer.nibbles))
-    return found
+def elements_at(buffer: Buffer, array: Array, places: Array) -> Array:
+    """Returns elements of a packed constant at indices."""
+    half = buffer.nibbles
+    if not half:
+        return np.asarray(array.reshape(-1)[places])
+    bits = array[places // (2 * half) * half + places % half] >> (places // half % 2 * 4).astype(np.uint8) & 15
+    sign = 8 if buffer.dtype == "int4" else 0
+    return np.asarray(((bits ^ sign).astype(np.int8) - sign).astype(RECORDS[buffer.dtype].numpy))
 
 
 def _packed(packing: Packing, source: Array, memory: Memory) -> Array:
@@ -96,8 +100,13 @@ def _packed(packing: Packing, source: Array, memory: Memory) -> Array:
         .reshape(groups, -1)
         for begin, width, n in packing.pieces
     ]
-    packed = memory.array(groups * depth * columns, RECORDS[packing.buffer.dtype].numpy)
     if isinstance(packing, OffsetPacking):
         parts = [packing.packed(part) for part in parts]
+    if half := packing.buffer.nibbles:
+        halves = np.concatenate(parts, axis=1).view(np.uint8).reshape(-1, 2, half)
+        packed = memory.array(packing.buffer.bytes, np.uint8)
+        np.bitwise_or(halves[:, 0] & 15, halves[:, 1] << 4, out=packed.reshape(-1, half))
+        return packed
+    packed = memory.array(groups * depth * columns, RECORDS[packing.buffer.dtype].numpy)
     np.concatenate(parts, axis=1, out=packed.reshape(groups, -1))
     return packed

@@ -20,6 +20,7 @@ from glenside.codegen.loop_ir.block_packing import OffsetPacking
 from glenside.codegen.loop_ir.faults import Condition, Fault
 from glenside.codegen.loop_ir.ir import Buffer, For, Layout, Loops, Nest, Packing, Role, Sort, Statement, Store, When
 from glenside.codegen.loop_ir.pass_observer import OBSERVER
+from glenside.codegen.scheduling.constant_packing import elements_at
 from glenside.codegen.translation_validation.backward_slice import Demand
 from glenside.codegen.translation_validation.buffer_values import Values, origin, source_places
 from glenside.codegen.translation_validation.element_indices import NotSampled, flattened, unflattened
@@ -108,7 +109,7 @@ def packed_wrongly(
             continue
         places = np.random.default_rng(size).integers(0, size, _SAMPLES_PER_PACKING)
         source, is_value = source_places(packing, places)
-        got = packed[packing.buffer].reshape(-1)[places]
+        got = elements_at(packing.buffer, packed[packing.buffer], places)
         want = constants[packing.source.name].reshape(-1)[np.where(is_value, source, 0)]
         want = packing.packed(want) if isinstance(packing, OffsetPacking) else want.astype(got.dtype)
         if not isinstance(packing, PartPacking) or packing.parts == 1:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from glenside.builder import Builder
+from glenside.builder.builder import Again
 from glenside.builder.layout import broadcast, gather, reshape
 from glenside.builder.pointwise import cast, multiply, subtract
 from glenside.importers.gguf.blocks import BLOCKS, FLOATS, floats, integers, minima, scales
@@ -132,8 +133,14 @@ class _Stored:
 
     def _constant(self, name: str, dims: tuple[int, ...], dtype: str, value: Callable[[], Array]) -> Term:
         if name not in self.terms:
-            self.terms[name] = self.builder.constant(name, dims, dtype, value)
+            self.terms[name] = self.builder.constant(name, dims, dtype, Again(lambda: self._decoded(value)))
         return self.terms[name]
+
+    def _decoded(self, value: Callable[[], Array]) -> Array:
+        """Returns a decoded array; the pages of the file that it was read from need not stay in memory."""
+        found = np.array(value())
+        self.file.forget()
+        return found
 
     def _order(self, count: int, heads: int) -> Array | None:
         """Returns the order of rows in which elements that rotate together are in the two halves of a head."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,13 @@ class GGUFFile:
     path: str
     fields: Mapping[str, Any]
     tensors: Mapping[str, StoredTensor]
+    mapped: Any = None
+
+    def forget(self) -> None:
+        """Lets the system drop the pages of the file that are in memory: they are read again when they are used."""
+        if self.mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
+            with suppress(OSError, ValueError):
+                self.mapped.madvise(mmap.MADV_DONTNEED)
 
     def field(self, key: str, default: Any = None) -> Any:
         """Returns the value of a key of the metadata. Raises BadInput if there is neither a value nor a default."""
@@ -73,4 +82,4 @@ def read_gguf(path: PathLike) -> GGUFFile:
         }
     except Exception as error:  # the package raises what its slices of bytes happen to raise
         raise BadInput(f"{text} is damaged or cut short: {type(error).__name__}: {error}") from None
-    return GGUFFile(text, reader.fields, tensors)
+    return GGUFFile(text, reader.fields, tensors, getattr(reader.data, "_mmap", None))
