@@ -61,9 +61,20 @@ def test_types_stay_small(tmp_path: Path, kind: str) -> None:
     assert held < elements * {"F16": 2.3, "BF16": 2.3, "Q8_0": 1.15, "Q6_K": 1.4}.get(kind, 0.85)
 
 
+@pytest.mark.needs_compiler
+@pytest.mark.parametrize("rows", [1, 24])
+def test_all_products_are_of_integers(tmp_path: Path, rows: int) -> None:
+    """Whatever layout the rows of a table of blocks have."""
+    written(tmp_path / "net.gguf", "llama", "Q4_0")
+    step = gl.load(tmp_path / "net.gguf", dims={"rows": rows, "past": 32})
+    function = gl.compile(step, "none", activations="int8")
+    integers = [nest for nest in function.loops.nests if "dot4_turned" in str(nest.body)]
+    assert len(integers) == 2 * 7 + 1
+
+
 def test_decoded_weights_are_not_kept(tmp_path: Path) -> None:
     written(tmp_path / "net.gguf", "llama", "Q4_0")
-    program = gl.fold(gl.load(tmp_path / "net.gguf", dims={"rows": 1, "past": 9}))
+    program = gl.load(tmp_path / "net.gguf", dims={"rows": 1, "past": 9})
     array = program.constants["blk.0.ffn_up.weight.integers"]
     gone = weakref.ref(array)
     assert array.shape == (512, 8, 32)

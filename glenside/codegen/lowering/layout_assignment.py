@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from glenside.codegen.loop_ir.affine_analysis import coefficient, is_direct, loads_in
+from glenside.codegen.loop_ir.affine_analysis import coefficient, is_direct, loads_in, substituted
 from glenside.codegen.loop_ir.compute_block import Block, Joined
 from glenside.codegen.loop_ir.ir import Formula, Load, Role
 from glenside.codegen.processor.model import Machine
 from glenside.codegen.scheduling.tile_partition import least_lanes
 from glenside.codegen.scheduling.vectorize import lanes_of
 from glenside.ir.dtypes import FLOATS
-from glenside.ir.index_map import Axis
+from glenside.ir.index_map import Axis, Index
 
 _VECTOR_MACS_PER_CYCLE = 2
 """Vector multiply-adds per cycle, as on most processors."""
@@ -51,7 +51,7 @@ def best_order(axes: Sequence[Axis], joined: Sequence[Joined], value: Formula, l
         if moved and all(step in (0, 1) for step in moved) and any(moved):
             return 2, axis.size
         return 1, 0 if within else sum(
-            load.buffer.dims.product() for load in loads if coefficient(load.place, axis) == 1
+            load.buffer.dims.product() for load in loads if _first_step(load.place, axis) == 1
         )
 
     last = max(range(len(axes)), key=lambda i: (score(axes[i]), i), default=0)
@@ -124,6 +124,12 @@ def is_narrow(block: Block, machine: Machine) -> bool:
 def _is_short(axis: Axis, lanes: int) -> bool:
     """True if more than half of a vector along an axis would be empty."""
     return 2 * axis.size < lanes
+
+
+def _first_step(place: Index, axis: Axis) -> int:
+    """Returns the elements from index 0 to index 1 of an axis, which may be cut into several of the buffer."""
+    first, second = (substituted(place, {axis: Index() + n}) for n in (0, 1))
+    return 0 if (second - first).terms else (second - first).constant
 
 
 def _step(load: Load, axis: Axis) -> int:

@@ -193,14 +193,19 @@ class _Stored:
             table = self._constant(name, found.dims, FLOATS[kind], lambda: np.asarray(floats(kind, data, found.dims)))
             return cast(gather(table, indices), "float32")
         codes, scale = (gather(part, indices) for part in self._blocks(found, None))
-        picked = multiply(cast(codes, "float32"), broadcast(cast(scale, "float32"), codes.access.dims))
+        blocks, dims = codes.access.dims, (indices.access.dims[0], size)
+
+        def whole(part: Term) -> Term:
+            return reshape(broadcast(part, blocks), dims)
+
+        picked = multiply(whole(cast(codes, "float32")), whole(cast(scale, "float32")))
         if BLOCKS[found.kind].minima is not None:
             least = self._constant(
                 f"{name}.minima", codes_dims(found), "float32", lambda: minima(found.kind, found.data)
             )
             least = gather(least, indices)
-            picked = subtract(picked, broadcast(reshape(least, (*least.access.dims, 1)), codes.access.dims))
-        return reshape(picked, (indices.access.dims[0], size))
+            picked = subtract(picked, whole(reshape(least, (*least.access.dims, 1))))
+        return picked
 
     def _table(self, name: str, count: int, size: int) -> StoredTensor:
         """Returns a table with at least `count` rows."""

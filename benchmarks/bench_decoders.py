@@ -1,0 +1,214 @@
+"""Times a block of a decoder with small weights beside llama.cpp and onnxruntime, in turn, and its memory.
+
+    pip install gguf xllamacpp onnx onnxruntime
+    python -m benchmarks.bench_decoders
+
+A Llama block of 1B shape (2,048 wide, 8,192 inside, 32 heads, 8 of keys and values) with random weights and a
+vocabulary of 512, from one GGUF file for both Glenside and llama.cpp. `ms` is the median of one token after 128 others,
+and of a prompt of 128, over rounds in turn; `llama.cpp` and `onnxruntime` are medians of their time over ours.
+onnxruntime runs the seven products of the block alone, as MatMulNBits of the same types with accuracy level 4 (int8
+activations). `memory` is by what a process of its own grows when it has loaded and run, over the bytes of the file.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+RESULTS = Path(__file__).parent / "results" / "bench_decoders.csv"
+HIDDEN, HEADS, KV, HEAD, INNER, VOCABULARY = 2048, 32, 8, 64, 8192, 512
+PAST, ROWS, WRITTEN, ROUNDS, THREADS, KINDS = 128, 128, 16, 9, (1, 2), ("Q4_0", "Q8_0")
+ACTIVATIONS = ("int8", "float32")
+MATRICES = {
+    "attn_q": (HEADS * HEAD, HIDDEN), "attn_k": (KV * HEAD, HIDDEN), "attn_v": (KV * HEAD, HIDDEN),
+    "attn_output": (HIDDEN, HEADS * HEAD), "ffn_gate": (INNER, HIDDEN), "ffn_up": (INNER, HIDDEN),
+    "ffn_down": (HIDDEN, INNER),
+}  # fmt: skip
+
+
+def main() -> None:
+    """Print and write a row for each type of weights, type of activations and number of threads."""
+    if len(sys.argv) > 2:  # a process that measures its own memory
+        print(json.dumps(_grown(*sys.argv[1:])))
+        return
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in KINDS:
+            file = Path(folder) / f"{kind}.gguf"
+            _write(file, kind)
+            memory = {name: _memory(name, file) for name in ("glenside", "llama.cpp")}
+            for activations, threads in product(ACTIVATIONS, THREADS):
+                rows += _rows(file, kind, activations, threads, memory)
+    with RESULTS.open("w", newline="", encoding="utf-8") as out:
+        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _rows(file: Path, kind: str, activations: str, threads: int, memory: Mapping[str, float]) -> list[dict[str, Any]]:
+    import glenside as gl
+
+    found = []
+    cpp = _llama_cpp(file, threads)
+    for what, rows, past in (("decode", 1, PAST + WRITTEN), ("prefill", ROWS, 16)):
+        step = gl.compile(gl.load(file, dims={"rows": rows, "past": past}), "none", activations=activations)
+        given: dict[str, Any] = {n: np.zeros(tuple(t.dims), np.float32) for n, t in step.program.inputs.items()}
+        given |= {"tokens": np.full(rows, 300), "past": np.array(PAST if rows == 1 else 0)}
+        theirs = _onnxruntime(kind, rows, threads)
+        count = WRITTEN if rows == 1 else 1
+        seconds = []
+        for _ in range(ROUNDS):
+            own = _seconds(partial(step, given, threads=threads), count)
+            prompt, token = cpp()
+            seconds.append((own, token if rows == 1 else prompt, _seconds(theirs, count)))
+        times = np.array(seconds)
+        ratios = [round(float(median(times[:, i] / times[:, 0])), 2) for i in (1, 2)]
+        row = {
+            "what": what, "weights": kind, "activations": activations, "threads": threads,
+            "ms": round(1e3 * float(median(times[:, 0])), 3), "llama.cpp": ratios[0],
+            "onnxruntime products": ratios[1], "file MB": round(file.stat().st_size / 1e6, 1),
+            "memory": memory["glenside"], "memory of llama.cpp": memory["llama.cpp"],
+        }  # fmt: skip
+        print(row, flush=True)
+        found.append(row)
+    return found
+
+
+def _seconds(run: Callable[[], Any], count: int) -> float:
+    begin = time.perf_counter()
+    for _ in range(count):
+        run()
+    return (time.perf_counter() - begin) / count
+
+
+def _write(path: Path, kind: str) -> None:
+    """Writes a file with random weights of a type."""
+    import gguf
+
+    rng, writer = np.random.default_rng(0), gguf.GGUFWriter(path, "llama")
+    raw = getattr(gguf.GGMLQuantizationType, kind)
+    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256))]
+    pieces += [f"t{i}" for i in range(VOCABULARY - len(pieces))]
+    writer.add_block_count(1)
+    writer.add_context_length(4096)
+    writer.add_embedding_length(HIDDEN)
+    writer.add_feed_forward_length(INNER)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(KV)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(HEAD)
+    writer.add_vocab_size(VOCABULARY)
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(pieces)
+    writer.add_token_scores([0.0] * VOCABULARY)
+    writer.add_token_types([2, 3, 3, *[6] * 256, *[1] * (VOCABULARY - 259)])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+    writer.add_add_bos_token(False)
+    matrices = {f"blk.0.{name}": dims for name, dims in MATRICES.items()}
+    matrices |= {"token_embd": (VOCABULARY, HIDDEN), "output": (VOCABULARY, HIDDEN)}
+    for name, dims in matrices.items():
+        value = (rng.standard_normal(dims, np.float32) / dims[1] ** 0.5).astype(np.float32)
+        writer.add_tensor(f"{name}.weight", gguf.quants.quantize(value, raw), raw_dtype=raw)
+    for name in ("blk.0.attn_norm", "blk.0.ffn_norm", "output_norm"):
+        writer.add_tensor(f"{name}.weight", np.ones(HIDDEN, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _llama_cpp(file: Path, threads: int) -> Callable[[], tuple[float, float]]:
+    """Returns a function that runs a prompt and writes tokens: seconds of the prompt, and of a token."""
+    import xllamacpp
+
+    how = xllamacpp.CommonParams()
+    how.model.path, how.n_ctx, how.n_parallel, how.verbosity = str(file), 2048, 1, -1
+    how.cpuparams.n_threads = how.cpuparams_batch.n_threads = threads
+    server = xllamacpp.Server(how)
+    prompt = [int(token) for token in np.random.default_rng(0).integers(259, VOCABULARY, PAST)]
+    asked = {"prompt": prompt, "n_predict": WRITTEN, "ignore_eos": True, "temperature": 0, "cache_prompt": False}
+
+    def run() -> tuple[float, float]:
+        timings = server.handle_completions(asked)["timings"]
+        return timings["prompt_ms"] / 1e3, timings["predicted_ms"] / max(1, timings["predicted_n"] - 1) / 1e3
+
+    run()
+    return run
+
+
+def _onnxruntime(kind: str, rows: int, threads: int) -> Callable[[], Any]:
+    """Returns a function that runs the products of the block."""
+    import onnxruntime
+    from onnx import TensorProto, helper, numpy_helper
+
+    bits, rng, nodes, constants = int(kind[1]), np.random.default_rng(0), [], []
+    for name, (columns, depth) in MATRICES.items():
+        codes = rng.integers(0, 256, (columns, depth // 32, 4 * bits)).astype(np.uint8)
+        scales = ((rng.random(columns * depth // 32) + 0.1) / 64).astype(np.float32)
+        constants += [numpy_helper.from_array(codes, f"{name}.q"), numpy_helper.from_array(scales, f"{name}.s")]
+        nodes.append(
+            helper.make_node(
+                "MatMulNBits", [f"x{depth}", f"{name}.q", f"{name}.s"], [name], domain="com.microsoft", K=depth,
+                N=columns, bits=bits, block_size=32, accuracy_level=4,
+            )
+        )  # fmt: skip
+    inputs = [helper.make_tensor_value_info(f"x{n}", TensorProto.FLOAT, [rows, n]) for n in (HIDDEN, INNER)]
+    outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [rows, dims[0]]) for n, dims in MATRICES.items()]
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+    graph = helper.make_graph(nodes, "products", inputs, outputs, constants)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    session = onnxruntime.InferenceSession(model, options)
+    given = {f"x{n}": rng.standard_normal((rows, n)).astype(np.float32) for n in (HIDDEN, INNER)}
+    return lambda: session.run(None, given)
+
+
+def _memory(name: str, file: Path) -> float:
+    """Returns by what a process grows that loads a file and runs it, over the size of the file."""
+    command = [sys.executable, "-m", "benchmarks.bench_decoders", name, str(file)]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return round(json.loads(out.strip().splitlines()[-1]) / file.stat().st_size, 2)
+
+
+def _grown(name: str, file: str) -> int:
+    if name == "glenside":
+        import glenside as gl
+
+        b = gl.Builder()
+        gl.compile(b.finish(b.relu(b.input("x", (4,)))), "none")
+        import gguf  # noqa: F401
+
+        before = _resident()
+        step = gl.compile(gl.load(file, dims={"rows": 1, "past": PAST}), "none", activations="int8")
+        step({n: np.zeros(tuple(t.dims), t.dtype) for n, t in step.program.inputs.items()})
+    else:
+        import xllamacpp  # noqa: F401
+
+        before = _resident()
+        run = _llama_cpp(Path(file), 1)
+        run()
+    return _resident() - before
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    main()
