@@ -20,7 +20,7 @@ from glenside.codegen.processor.model import PLAIN
 from glenside.codegen.runtime.arguments import Kind, address_of, given_array, is_plain, pointers, require_own
 from glenside.codegen.runtime.compile_and_load import loaded
 from glenside.codegen.runtime.compiled_function import MOST_THREADS, NO_MEMORY, Pool, all_arrays, nested
-from glenside.codegen.scheduling.constant_packing import Memory, in_memory
+from glenside.codegen.scheduling.constant_packing import Memory
 from glenside.ir.bounds import whole
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput, OutOfBounds
@@ -283,7 +283,7 @@ class OpenFunction:
     def _constants(self, sizes: Mapping[str, int]) -> dict[str, Array]:
         lowered = self._lowered
         loops = lowered.template.at(sizes or lowered.open.greatest, None)
-        return {b.name: a for b, a in in_memory(lowered.constants_at(loops, sizes)).items()}
+        return {b.name: a for b, a in lowered.constants_at(loops, sizes).items()}
 
     def _check_meaning(self) -> None:
         """Compares results with the interpreter's at sizes whose programs have other terms. Raises BadInput."""
