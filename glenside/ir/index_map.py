@@ -173,6 +173,10 @@ class Index:
 
     def at(self, places: Sequence[Index]) -> Index:
         """Substitutes `places[i]` for axis i."""
+        if len(self.terms) == 1 and isinstance(atom := self.terms[0][0], Axis):  # most indices are one axis
+            factor, place = self.terms[0][1], places[atom.number]
+            scaled = place if factor == 1 else place * factor
+            return scaled + self.constant if self.constant else scaled
         found: Index = Index() + self.evaluate(places)
         return found
 

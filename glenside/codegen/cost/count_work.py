@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import prod
 
 from glenside.codegen.cost.cache_traffic import Cache, Reach, last_cache, second_caches, traffic
-from glenside.codegen.loop_ir.affine_analysis import coefficient, loads_in
+from glenside.codegen.loop_ir.affine_analysis import coefficient, loads_in, repeats
 from glenside.codegen.loop_ir.bf16_split_matmul import cycles, product_of
 from glenside.codegen.loop_ir.intrinsics import DOT_2, MAX_INTERLEAVE
 from glenside.codegen.loop_ir.ir import (
@@ -231,6 +231,8 @@ class _Step:
                 return
             vector = statement.way is Way.VECTOR
             at = replace(at, lane=statement.axis) if vector else replace(at, unrolled=(*at.unrolled, statement.axis))
+            if (times := repeats(statement)) > 1:
+                return self._repeated(statement.body[0], times, at)
         for inner in statement.body:
             self.add(inner, at)
 
@@ -251,6 +253,17 @@ class _Step:
             self.stored += made * min(1.0, lanes * RECORDS[store.buffer.dtype].bits / (8 * self.machine.vector))
         elif any(load.buffer is store.buffer for load in loads_in(store.formula)):
             self.waiting = max(self.waiting, at.every / max(times, 1))
+
+    def _repeated(self, store: Statement, times: int, at: _Written) -> None:
+        """Counts a store of each lane of a vector in `times` consecutive elements: as many shuffles and vectors."""
+        assert isinstance(store, Store)
+        assert at.lane is not None
+        self._formula(store.formula, at)
+        parts = RECORDS[store.buffer.dtype].bits * at.lane.size / (8 * self.machine.vector)
+        made = times * at.times(_axes(store.place)) * max(1.0, parts)
+        self.operations += made
+        self.stores += made
+        self.stored += made * min(1.0, parts)
 
     def _vectors(self, access: Load | Store, times: float, at: _Written) -> float:
         """Returns the vectors of an access that is executed `times` times; counts scattered elements."""

@@ -18,6 +18,7 @@ from glenside.codegen.emit_c.strength_reduction import Pointers
 from glenside.codegen.emit_c.thread_pool import NO_POOL, POOL
 from glenside.codegen.emit_c.translation_units import NOW, PUBLIC, Source
 from glenside.codegen.loop_ir.accesses import used_buffers
+from glenside.codegen.loop_ir.affine_analysis import repeats
 from glenside.codegen.loop_ir.bf16_split_matmul import MatrixProduct, product_of
 from glenside.codegen.loop_ir.ir import (
     Buffer,
@@ -267,7 +268,9 @@ class Printer(Pointers):
             del self.steps[loop.axis]
         elif loop.way is Way.VECTOR:
             self.lane = loop.axis
-            yield from (f"{indent}{self.vector_store(store)}" for store in loop.body)
+            times = repeats(loop)
+            stores = loop.body[:1] if times > 1 else loop.body
+            yield from (f"{indent}{self.vector_store(store, times)}" for store in stores)
             self.lane = None
         elif loop.way is Way.APART:
             yield f"{indent}{self._part(loop)};"

@@ -217,6 +217,20 @@ def stored_apart(apart: int, lanes: int) -> tuple[str, list[str]]:
     return name, [*kinds, f"static inline void {name}(float *p, f32x{lanes} a)\n{{\n{plain}}}"]
 
 
+def stored_repeatedly(times: int, lanes: int) -> tuple[str, list[str]]:
+    """Returns the function that stores each lane of a float vector `times` times, and its definitions."""
+    name, kinds = f"repeat_{times}_x{lanes}", [vector_type(dtype, lanes) for dtype in ("float32", "int32")]
+    parts = [
+        (part * lanes, ", ".join(str((part * lanes + lane) // times) for lane in range(lanes))) for part in range(times)
+    ]
+    of_clang = "".join(f"    *(f32x{lanes} *)(p + {n}) = __builtin_shufflevector(a, a, {at});\n" for n, at in parts)
+    of_gcc = "".join(
+        f"    *(f32x{lanes} *)(p + {n}) = __builtin_shuffle(a, (i32x{lanes}){{{at}}});\n" for n, at in parts
+    )
+    body = f"#ifdef __clang__\n{of_clang}#else\n{of_gcc}#endif\n"
+    return name, [*kinds, f"static inline void {name}(float *p, f32x{lanes} a)\n{{\n{body}}}"]
+
+
 def memory_dtype(dtype: str) -> str:
     """Returns the dtype of the elements of a vector in memory."""
     return "uint16" if dtype in HALVES else dtype

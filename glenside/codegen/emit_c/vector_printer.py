@@ -15,6 +15,7 @@ from glenside.codegen.emit_c.vector_casts import (
     nearest,
     rounded_within,
     stored_apart,
+    stored_repeatedly,
     vector_type,
 )
 from glenside.codegen.emit_c.vector_primitives import (
@@ -48,8 +49,8 @@ class VectorFormulas(Formulas):
         self.functions.setdefault(vector_type(memory_dtype(dtype), self.lane.size))
         return kind_name(memory_dtype(dtype), self.lane.size)
 
-    def vector_store(self, statement: Statement) -> str:
-        """Returns a store of a vector."""
+    def vector_store(self, statement: Statement, times: int = 1) -> str:
+        """Returns a store of a vector, of each lane `times` times in consecutive elements."""
         assert isinstance(statement, Store), "vectors are stored"
         dtype, value = statement.buffer.dtype, self._as_vector(statement.formula)
         if statement.buffer.role is Role.REGISTER:
@@ -63,7 +64,7 @@ class VectorFormulas(Formulas):
             coefficient(statement.place, self.lane),
         )
         if apart > 1:
-            name, texts = stored_apart(apart, self.lane.size)
+            name, texts = (stored_repeatedly if times == apart else stored_apart)(apart, self.lane.size)
             self.functions |= dict.fromkeys(texts)
             return f"{name}({self.name(statement.buffer)} + {begin}, {value});"
         return f"*({self._vectors(dtype)} *)({self.name(statement.buffer)} + {begin}) = {value};"

@@ -8,7 +8,7 @@ from functools import partial
 from math import prod
 
 from glenside.codegen.loop_ir.compute_block import Block
-from glenside.codegen.loop_ir.ir import Apply, Choose, Convert, Counter, Formula, Load
+from glenside.codegen.loop_ir.ir import Apply, Choose, Convert, Counter, For, Formula, Load, Store, Way
 from glenside.codegen.loop_ir.open_axes import axis_of
 from glenside.codegen.loop_ir.scalar_expr import choose
 from glenside.ir.index_map import Axis, Divided, Index
@@ -96,6 +96,15 @@ def coefficient(index: Index, axis: Axis) -> int:
 def is_direct(index: Index, axis: Axis) -> bool:
     """True if no quotient or remainder in an index depends on an axis."""
     return not any(isinstance(atom, Divided) and _depends(atom.expression, axis) for atom, _ in index.terms)
+
+
+def repeats(loop: For) -> int:
+    """Returns how often a vector loop stores each lane, in consecutive elements; 1 for all other loops."""
+    first, count = loop.body[0] if loop.body else None, len(loop.body)
+    if loop.way is not Way.VECTOR or not isinstance(first, Store) or coefficient(first.place, loop.axis) != count:
+        return 1
+    same = all(store == replace(first, place=first.place + n) for n, store in enumerate(loop.body))
+    return count if same else 1
 
 
 def _depends(index: Index, axis: Axis) -> bool:

@@ -59,6 +59,6 @@ def alike(body: Sequence[Statement]) -> tuple[Hashable, list[Buffer]]:
         if names is None:
             found: Hashable = part
             return found
-        return type(part), *(key(getattr(part, name)) for name in names)
+        return (part.__class__, *[key(getattr(part, name)) for name in names])
 
     return key(body), list(numbers)

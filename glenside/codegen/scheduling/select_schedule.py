@@ -23,6 +23,7 @@ from glenside.codegen.loop_ir.affine_analysis import (
     with_places,
 )
 from glenside.codegen.loop_ir.compute_block import Block, ScheduledBlock
+from glenside.codegen.loop_ir.intrinsics import MAX_INTERLEAVE
 from glenside.codegen.loop_ir.ir import Load, Nest, Packing, Role, Statement, Store
 from glenside.codegen.loop_ir.nest_builder import around
 from glenside.codegen.loop_ir.open_axes import open_now
@@ -234,11 +235,36 @@ def _whole(block: Block, of: int, axes: Iterator[int], machine: Machine) -> list
             part = with_places(block, partial(substituted, places=place))
             parts += spread([high], _run(replace(part, axes=(low,)), axes, machine), of)
         return parts
+    if _is_repeated(block):
+        along, repeated = block.axes[-2:]
+
+        def each(place: Index) -> list[Statement]:
+            own = [{along: place, repeated: Index() + n} for n in range(repeated.size)]
+            return [s for places in own for s in with_places(block, partial(substituted, places=places)).stores()]
+
+        return spread(evenly(block.axes[:-2]), run(along, axes, lanes_in([block.value], machine), each), of)
     across = _across(block)
     if across is not None:
         return _squares(block, across, of, axes)
     outer, inner = block.axes[:-1], replace(block, axes=block.axes[-1:])
     return spread(evenly(outer), _run(inner, axes, machine), of)
+
+
+def _is_repeated(block: Block) -> bool:
+    """True if vectors are stored with each lane several times in consecutive elements, as by a nearest resize."""
+    if len(block.axes) < 2 or block.beside or block.buffer.dtype != "float32" or block.around:
+        return False
+    along, times = block.axes[-2:]
+    loads = list(loads_in(block.value))
+    return (
+        1 < times.size <= MAX_INTERLEAVE
+        and all(map(is_affine, all_indices(block)))
+        and in_vectors(block.value, block.buffer.dtype)
+        and (coefficient(block.place, along), coefficient(block.place, times)) == (times.size, 1)
+        and not any(coefficient(load.place, times) for load in loads)
+        and any(coefficient(load.place, along) for load in loads)
+        and runs_along(block.value, along)
+    )
 
 
 def _across(block: Block) -> Axis | None:
