@@ -54,29 +54,30 @@ def selection(product: Term, constant: Callable[[Term], bool] = lambda _: True) 
 
 
 def with_known_matrices(program: Program) -> tuple[Program, tuple[str, ...]]:
-    """Returns the program with constants that are zero or select elements as terms, and the names of the constants."""
-    literals: dict[Term, Term] = {}
-    names: list[str] = []
+    """Returns the program with constants that are zero or select elements as terms, and the names of the constants.
+
+    Constants that are generated or unpacked when they are first read are left as they are.
+    """
+    literals, names = dict[Term, Term](), list[str]()
+    read: Callable[[str], Array | None] = getattr(program.constants, "read", program.constants.get)
     for leaf in tensors(*program.roots):
-        tensor = leaf.attributes[0]
-        if not isinstance(tensor, Tensor) or not tensor.constant or tensor.name not in program.constants:
+        tensor, own = leaf.attributes[0], leaf.access
+        is_matrix = own.dtype in FLOATS and own.rank > 1 and 0 < own.size <= MAX_ELEMENTS
+        if not isinstance(tensor, Tensor) or not tensor.constant or not is_matrix:
             continue
-        literal = _literal(np.asarray(program.constants[tensor.name]), leaf)
-        if literal is not None:
+        value = read(tensor.name)
+        if value is not None and (literal := _literal(np.asarray(value), leaf)) is not None:
             literals[leaf] = literal
             names.append(tensor.name)
     if not names:
         return program, ()
-    constants = {name: value for name, value in program.constants.items() if name not in names}
     roots = rebuild_all(program.roots, lambda *_: None, literals)
-    return program.with_roots(roots, constants=constants), tuple(names)
+    return program.with_roots(roots), tuple(names)
 
 
 def _literal(value: Array, leaf: Term) -> Term | None:
     """Returns a matrix, or weights whose first axis counts filters, as movement of an identity; None for others."""
     own = leaf.access
-    if own.dtype not in FLOATS or own.rank < 2 or not 0 < own.size <= MAX_ELEMENTS:
-        return None
     matrix = value.reshape(len(value), -1)
     if np.count_nonzero(matrix[0]) > 1 or np.any(np.signbit(matrix) & (matrix == 0)):  # most others end here
         return None

@@ -48,6 +48,11 @@ class LazyArrays(Mapping[str, Array]):
             entry = self._entries[name] = self._check(name, entry())
         return entry
 
+    def read(self, name: str) -> Array | None:
+        """Returns an array that needs no call; None for others."""
+        entry = self._entries.get(name)
+        return None if entry is None or callable(entry) else entry
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import sqrt
@@ -261,6 +261,11 @@ class _Subset(Mapping[str, Array]):
         if name not in self._names:
             raise KeyError(name)
         return self._whole[name]
+
+    def read(self, name: str) -> Array | None:
+        """Returns an array that needs no call, as in the other mapping; None for others."""
+        read: Callable[[str], Array | None] = getattr(self._whole, "read", self._whole.get)
+        return read(name) if name in self._names else None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

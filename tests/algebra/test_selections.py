@@ -155,6 +155,24 @@ def test_other_constants_stay_constants(value: Array) -> None:
     assert with_known_matrices(program) == (program, ())
 
 
+def test_constants_that_are_not_read_yet_are_not_read() -> None:
+    read: list[str] = []
+
+    def generated() -> Array:
+        read.append("w")
+        return np.eye(4, dtype=np.float32)
+
+    b = gl.Builder("lazy")
+    x = b.matmul(
+        b.matmul(b.input("x", (4, 4)), b.constant("w", (4, 4), value=generated)),
+        b.constant("p", (4, 4), value=np.eye(4, dtype=np.float32)),
+    )
+    found, names = with_known_matrices(b.finish(x))
+    assert names == ("p",)
+    assert not read
+    assert list(found.constants) == ["w"]
+
+
 def test_a_gradient_keeps_its_constants() -> None:
     """It is compared with the program that it differentiates, for any values of constants."""
     b = gl.Builder("loss")
