@@ -77,3 +77,16 @@ def test_only_equal_values_in_consecutive_elements_are_repeated() -> None:
     assert repeats(loop([(2, 1), (2, 0)], [0, 0])) == 1, "in another order"
     assert repeats(loop([(3, 0), (3, 1)], [0, 0])) == 1, "with a gap"
     assert repeats(loop([(2, 0), (2, 1)], [0, 0], Way.LOOP)) == 1
+
+
+@pytest.mark.parametrize("along", [2, 3])
+def test_resizes_of_open_sizes_are_right(along: int) -> None:
+    def program(n: int) -> gl.Program:
+        b = gl.Builder("resize")
+        return b.finish(b.upsample(b.input("x", (1, 2, n, 20) if along == 2 else (1, 2, 20, n)), 2))
+
+    f = gl.compile(gl.open_program(program, "resize", n=(1, 40)))
+    for n in (1, 2, 7, 16, 17, 33, 40):
+        value = np.random.default_rng(n).standard_normal((1, 2, n, 20) if along == 2 else (1, 2, 20, n))
+        x = value.astype(np.float32)
+        assert np.array_equal(f(x), x.repeat(2, 2).repeat(2, 3)), n

@@ -257,7 +257,8 @@ def _is_repeated(block: Block) -> bool:
     along, times = block.axes[-2:]
     loads = list(loads_in(block.value))
     return (
-        1 < times.size <= MAX_INTERLEAVE
+        not times.limit
+        and 1 < times.size <= MAX_INTERLEAVE
         and all(map(is_affine, all_indices(block)))
         and in_vectors(block.value, block.buffer.dtype)
         and (coefficient(block.place, along), coefficient(block.place, times)) == (times.size, 1)
