@@ -138,18 +138,55 @@ def test_a_module_without_values_is_refused_and_prints_nothing(capfd: pytest.Cap
     assert capfd.readouterr() == ("", "")
 
 
-def test_open_sizes_and_wrong_inputs_are_refused_with_a_sentence() -> None:
-    with pytest.raises(BadInput, match="dynamic_shapes is not supported yet"):
-        gl.from_torch(nn.Linear(3, 2), (torch.randn(4, 3),), dynamic_shapes={"input": {0: torch.export.Dim("n")}})
-    exported = torch.export.export(
-        nn.Linear(3, 2), (torch.randn(4, 3),), dynamic_shapes={"input": {0: torch.export.Dim("n")}}
-    )
-    with pytest.raises(BadInput, match=r"input input: the size s.* is open"):
-        gl.from_torch(exported)
+def test_wrong_inputs_are_refused_with_a_sentence() -> None:
+    dims = {"input": {0: torch.export.Dim("n")}}
+    with pytest.raises(BadInput, match=r"the size n has no greatest value: give torch.export.Dim\('n', max=..\)"):
+        gl.from_torch(nn.Linear(3, 2), (torch.randn(4, 3),), dynamic_shapes=dims)
     with pytest.raises(BadInput, match=r"torch.export does not export Linear"):
         gl.from_torch(nn.Linear(3, 2), (torch.randn(4, 5),))
     with pytest.raises(BadInput, match="example_inputs is a tuple"):
         gl.from_torch(nn.Linear(3, 2), 3)
+
+
+class _Attention(nn.Module):
+    """Causal attention with a reshape, a mask and a position that depend on the length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(16, 48)
+        self.positions = nn.Embedding(64, 16)
+
+    def forward(self, x: Any, scale: Any) -> Any:
+        batch, length, width = x.shape
+        x = x + self.positions(torch.arange(length))
+        q, k, v = self.qkv(x).view(batch, length, 3, 2, width // 2).permute(2, 0, 3, 1, 4)
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return (y.transpose(1, 2).reshape(batch, length, width) * scale).cumsum(1) / length, x.mean((0, 1))
+
+
+def test_dynamic_shapes_are_programs_with_open_sizes() -> None:
+    module, one = _Attention().eval(), torch.randn(1)
+    length, batch = torch.export.Dim("length", min=2, max=40), torch.export.Dim("batch", max=3)
+    dims = {"x": {0: batch, 1: length}, "scale": None}
+    program = gl.from_torch(module, (torch.randn(2, 5, 16), one), dynamic_shapes=dims)
+    assert isinstance(program, gl.OpenProgram)
+    assert {name: own[1] for name, own in program.ranges.items()} == {"batch": 3, "length": 40}
+    for rows, columns in ((1, 40), (3, 2), (2, 17)):
+        x = torch.randn(rows, columns, 16)
+        own = program.at({"batch": rows, "length": columns})
+        (found,) = gl.evaluate([own.term], {**own.constants, "x": x.numpy(), "scale": one.numpy()})
+        for a, b in zip(found, module(x, one), strict=True):
+            assert np.allclose(a, b.detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.needs_compiler
+def test_a_module_with_open_sizes_is_compiled_once() -> None:
+    layer = nn.Sequential(nn.Linear(8, 12), nn.GELU(), nn.Linear(12, 4)).eval()
+    rows = torch.export.Dim("rows", min=1, max=33)
+    f = gl.compile(gl.from_torch(layer, (torch.randn(3, 8),), dynamic_shapes=({0: rows},)))
+    for n in (1, 7, 33):
+        x = torch.randn(n, 8)
+        assert np.allclose(f(x), layer(x).detach().numpy(), atol=1e-5)
 
 
 def test_compiled_functions_take_and_return_tensors() -> None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
 from io import StringIO
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 from glenside.importers.torch.graph import Argument, Call, Graph, Meta, Ref
@@ -17,38 +18,100 @@ from glenside.importers.torch.serialized import output_name
 from glenside.importers.torch.walk import program_of
 from glenside.ir.errors import BadInput
 from glenside.ir.names import numbered
+from glenside.ir.open_program import OpenProgram
 from glenside.ir.packages import import_torch
 from glenside.ir.program import Program
 from glenside.ir.torch_tensors import array_of, dtype_name
 
 
+Sizes = Mapping[Any, int]
+"""The symbols of open sizes in an exported graph, and the numbers that stand for them."""
+
+
 def from_torch(
     module: Any, example_inputs: Any = (), kwargs: Mapping[str, Any] | None = None, *, dynamic_shapes: Any = None
-) -> Program:
+) -> Program | OpenProgram:
     """Returns the program of a PyTorch module, exported by `torch.export` and decomposed to Core ATen.
 
       module          an `nn.Module`, a function of tensors, or an `ExportedProgram`, which needs no inputs
       example_inputs  a tuple of arguments; a single tensor is one argument; a dict is arguments by name
       kwargs          further arguments by name
-      dynamic_shapes  must be None: sizes are those of the example inputs
+      dynamic_shapes  sizes that stay open, as `torch.export.export` takes them: each a `torch.export.Dim` with `max`.
+                      Then the result is an `OpenProgram`, whose ranges have the names of these dims
 
     Inputs have the names and order of the module's arguments; parameters and buffers keep their names, and share
     memory with the module's tensors. Several results are a tuple, named after the keys of the module's result. Raises
     BadInput, which names the node and its source line.
     """
     torch = import_torch()
-    if dynamic_shapes is not None:
-        raise BadInput(
-            "dynamic_shapes is not supported yet: a program has the sizes of the example inputs, so leave it out"
-        )
     if isinstance(module, torch.export.ExportedProgram):
-        return program_of(graph_of_export(module))
+        return _program_of(decomposed(module), dynamic_shapes)
     if not callable(module):
         raise BadInput(f"from_torch takes an nn.Module, a function or an ExportedProgram, got {type(module).__name__}")
     args, named = _arguments(torch, example_inputs, kwargs)
     own = module if isinstance(module, torch.nn.Module) else _as_module(torch, module)
     name = type(module).__name__ if own is module else getattr(module, "__name__", "function")
-    return program_of(graph_of_export(exported(own, args, named, name), name))
+    return _program_of(decomposed(exported(own, args, named, name, dynamic_shapes), name), dynamic_shapes, name)
+
+
+def _program_of(program: Any, dynamic_shapes: Any, name: str = "") -> Program | OpenProgram:
+    """Returns the program of a decomposed ExportedProgram; an open one if a range of sizes is open. Raises BadInput."""
+    symbols = _symbols(program)
+    if not symbols:
+        return program_of(graph_of_export(program, name))
+    names = _names_of_dims(program, dynamic_shapes)
+    ranges: dict[str, tuple[int, int]] = {}
+    for symbol in symbols:
+        own = names.get(symbol, str(symbol))
+        low, high = (_bound(program.range_constraints[symbol], side) for side in ("lower", "upper"))
+        if high is None:
+            raise BadInput(f"the size {own} has no greatest value: give torch.export.Dim({own!r}, max=..)")
+        ranges[own] = (low or 0, high)
+
+    def make(sizes: Mapping[str, int]) -> Program:
+        return program_of(graph_of_export(program, name, {s: sizes[names.get(s, str(s))] for s in symbols}))
+
+    return OpenProgram(make, ranges, name or "program")
+
+
+def _symbols(program: Any) -> list[Any]:
+    """Returns the symbols of the open sizes of a program's inputs, in the order of its inputs."""
+    values = (node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder")
+    sizes = (size for value in values if hasattr(value, "shape") for size in value.shape if not isinstance(size, int))
+    found = (size.node.expr for size in sizes if size.node.maybe_as_int() is None)
+    return list(dict.fromkeys(symbol for expr in found for symbol in sorted(expr.free_symbols, key=str)))
+
+
+def _names_of_dims(program: Any, dynamic_shapes: Any) -> dict[Any, str]:
+    """Returns symbol -> the name of the Dim that was given for it."""
+    from torch.utils import _pytree as pytree
+
+    given = list(dynamic_shapes.values()) if isinstance(dynamic_shapes, Mapping) else dynamic_shapes
+
+    def is_shape(value: Any) -> bool:
+        keys = value if isinstance(value, Mapping) else ()
+        parts = list(value.values()) if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+        leaves = all(not isinstance(part, Mapping | list | tuple) for part in parts)
+        return value is None or (bool(parts) and leaves and all(isinstance(key, int) for key in keys))
+
+    shapes = pytree.tree_leaves(given, is_leaf=is_shape)
+    inputs = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
+    metas = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    found: dict[Any, str] = {}
+    for name, shape in zip(inputs, shapes, strict=False):
+        entries = shape.items() if isinstance(shape, Mapping) else enumerate(shape or ())
+        for axis, dim in entries:
+            size = getattr(metas.get(name), "shape", ())[axis] if dim is not None else 0
+            own = getattr(dim, "__name__", "")
+            if own.isidentifier() and not isinstance(size, int) and size.node.expr.is_symbol:
+                found.setdefault(size.node.expr, own)
+    return found
+
+
+def _bound(constraint: Any, side: str) -> int | None:
+    """Returns an end of the range of a symbol; None if it is open."""
+    bound = getattr(constraint, side)
+    return int(bound) if bound.is_Integer and abs(int(bound)) < 1 << 31 else None
 
 
 def _arguments(torch: Any, inputs: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -69,12 +132,14 @@ def _as_module(torch: Any, function: Callable[..., Any]) -> Any:
     return Module()
 
 
-def exported(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Any:
+def exported(
+    module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str, dynamic_shapes: Any = None
+) -> Any:
     """Returns a module as an ExportedProgram. Raises BadInput with PyTorch's reason."""
     torch = import_torch()
     try:
         with _quiet():
-            return torch.export.export(module, args, kwargs, strict=False)
+            return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
     except Exception as error:
         raise BadInput(f"torch.export does not export {name}: {_reason(error)}") from error
 
@@ -114,14 +179,18 @@ def _is_recorded(operator: Any) -> bool:
     return record is not None and record.meaning is not None and (overload or "default") in record.overloads
 
 
-def graph_of_export(program: Any, name: str = "") -> Graph:
-    """Returns the graph of an ExportedProgram, decomposed. Raises BadInput for state that changes."""
-    torch = import_torch()
+def decomposed(program: Any, name: str = "") -> Any:
+    """Returns an ExportedProgram whose operators have records here, or are Core ATen. Raises BadInput."""
     try:
         with _quiet():
-            program = program.run_decompositions(decompositions())
+            return program.run_decompositions(decompositions())
     except Exception as error:
         raise BadInput(f"PyTorch does not decompose the graph of {name}: {_reason(error)}") from error
+
+
+def graph_of_export(program: Any, name: str = "", sizes: Sizes = MappingProxyType({})) -> Graph:
+    """Returns the graph of a decomposed ExportedProgram at given sizes. Raises BadInput for state that changes."""
+    torch = import_torch()
     signature = program.graph_signature
     _require_no_mutation(signature)
     placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
@@ -132,7 +201,7 @@ def graph_of_export(program: Any, name: str = "") -> Graph:
     first: dict[Any, str] = {}
     for spec in signature.input_specs:
         kind, own = spec.kind.name, getattr(spec.arg, "name", "")
-        meta = meta_of(placeholders[own].meta.get("val"), f"input {own}") if own in placeholders else None
+        meta = meta_of(placeholders[own].meta.get("val"), f"input {own}", sizes) if own in placeholders else None
         if kind == "USER_INPUT":
             if meta is not None:
                 inputs[own] = meta
@@ -147,7 +216,7 @@ def graph_of_export(program: Any, name: str = "") -> Graph:
             raise BadInput(f"input {own or spec.target} is {kind.lower().replace('_', ' ')}, which is not supported")
     outputs = _outputs(program)
     name = name or type(program).__name__
-    return Graph(name, inputs, constants, list(calls_of(program.graph)), outputs, metas=metas)
+    return Graph(name, inputs, constants, list(calls_of(program.graph, sizes)), outputs, metas=metas)
 
 
 def _require_no_mutation(signature: Any) -> None:
@@ -188,30 +257,30 @@ def _argument(spec: Any) -> Argument:
     return spec.arg.value if type(spec.arg).__name__ == "ConstantArgument" else Ref(spec.arg.name)
 
 
-def calls_of(graph: Any, *, leniently: bool = False) -> Iterator[Call]:
-    """Yields the calls of a graph of torch.fx.
+def calls_of(graph: Any, sizes: Sizes = MappingProxyType({}), *, leniently: bool = False) -> Iterator[Call]:
+    """Yields the calls of a graph of torch.fx, but for those that compute sizes.
 
     Raises BadInput for a node that has no meaning here, which is left out if the graph is read `leniently`.
     """
     for node in graph.nodes:
-        if node.op in ("placeholder", "get_attr", "output"):
+        if node.op in ("placeholder", "get_attr", "output") or (sizes and _is_size(node.meta.get("val"))):
             continue
         try:
-            yield _call(node)
+            yield _call(node, sizes)
         except BadInput:
             if not leniently:
                 raise
 
 
-def _call(node: Any) -> Call:
+def _call(node: Any, sizes: Sizes) -> Call:
     if node.op != "call_function":
         raise BadInput(f"node {node.name}: a node of kind {node.op} has no meaning here")
     target = "getitem" if node.target.__name__ == "getitem" else _target(node.target)
     value = node.meta.get("val")
     several = list(value) if isinstance(value, list | tuple) else [value]
-    results = [meta_of(one, f"node {node.name} ({target})") for one in several]
-    kwargs = {key: argument_of(part) for key, part in node.kwargs.items()}
-    args = tuple(argument_of(part) for part in node.args)
+    results = [meta_of(one, f"node {node.name} ({target})", sizes) for one in several]
+    kwargs = {key: argument_of(part, sizes) for key, part in node.kwargs.items()}
+    args = tuple(argument_of(part, sizes) for part in node.args)
     return Call(node.name, target, args, kwargs, results, str(node.meta.get("stack_trace") or ""), _layer(node))
 
 
@@ -228,34 +297,53 @@ def _layer(node: Any) -> str:
     return path.removeprefix("L['self'].")
 
 
-def argument_of(argument: Any) -> Any:
+def _is_size(value: Any) -> bool:
+    """True for a number that is computed from sizes."""
+    torch = import_torch()
+    return isinstance(value, int | float | torch.SymInt | torch.SymFloat | torch.SymBool)
+
+
+def _number(value: Any, sizes: Sizes) -> Any:
+    """Returns a number that is computed from sizes; None if it depends on others."""
+    if isinstance(value, int | float):
+        return value
+    known = value.node.expr.subs(dict(sizes)) if sizes else value.node.expr
+    if not known.is_number and known not in (True, False):
+        return None
+    kind = type(value).__name__
+    return bool(known) if kind == "SymBool" else float(known) if kind == "SymFloat" else int(known)
+
+
+def argument_of(argument: Any, sizes: Sizes = MappingProxyType({})) -> Any:
     """Returns an argument of a node with names of nodes, dtypes and numbers of plain Python. Raises BadInput."""
     torch = import_torch()
     if isinstance(argument, torch.fx.Node):
-        return Ref(argument.name)
+        value = argument.meta.get("val")
+        return _number(value, sizes) if sizes and _is_size(value) else Ref(argument.name)
     if isinstance(argument, list | tuple):
-        return [argument_of(part) for part in argument]
+        return [argument_of(part, sizes) for part in argument]
     if isinstance(argument, torch.dtype):
         return dtype_name(argument)
-    if isinstance(argument, torch.SymInt) and argument.node.maybe_as_int() is not None:
-        return argument.node.maybe_as_int()
     if isinstance(argument, torch.SymInt | torch.SymFloat | torch.SymBool):
-        raise BadInput(f"an open size, {argument}, is not supported yet; give numbers")
+        found = _number(argument, sizes)
+        if found is None:
+            raise BadInput(f"the size {argument} is not known; give numbers")
+        return found
     if isinstance(argument, complex):
         raise BadInput(f"the number {argument} is complex, and complex numbers have no dtype here")
     return argument if isinstance(argument, int | float | str | None) else str(argument)
 
 
-def meta_of(value: Any, what: str) -> Meta | None:
-    """Returns the dims and dtype of a fake tensor, None for anything else. Raises BadInput for an open size."""
+def meta_of(value: Any, what: str, open_sizes: Sizes = MappingProxyType({})) -> Meta | None:
+    """Returns the dims and dtype of a fake tensor, None for anything else. Raises BadInput for a size that is open."""
     torch = import_torch()
     if not isinstance(value, torch.Tensor):
         return None
-    sizes = [size if isinstance(size, int) else size.node.maybe_as_int() for size in value.shape]
+    sizes = [_number(size, open_sizes) for size in value.shape]
     if None in sizes:
         open_ = [str(size) for size, known in zip(value.shape, sizes, strict=True) if known is None]
         depends = any(size.startswith(("u", "Max(", "Min(")) for size in open_)
-        why = "depends on data" if depends else "is open, which is not supported yet"
+        why = "depends on data" if depends else "is open"
         raise BadInput(f"{what}: the size {open_[0]} {why}; a program has fixed sizes")
     if value.device.type != "cpu":
         raise BadInput(f"{what}: requires a tensor of the CPU, got one on {value.device}; move the module with .cpu()")
