@@ -23,7 +23,6 @@ from glenside.ir.packages import import_torch
 from glenside.ir.program import Program
 from glenside.ir.torch_tensors import array_of, dtype_name
 
-
 Sizes = Mapping[Any, int]
 """The symbols of open sizes in an exported graph, and the numbers that stand for them."""
 
@@ -132,9 +131,7 @@ def _as_module(torch: Any, function: Callable[..., Any]) -> Any:
     return Module()
 
 
-def exported(
-    module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str, dynamic_shapes: Any = None
-) -> Any:
+def exported(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str, dynamic_shapes: Any = None) -> Any:
     """Returns a module as an ExportedProgram. Raises BadInput with PyTorch's reason."""
     torch = import_torch()
     try:
