@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
 from glenside.codegen.emit_c.scalar_primitives import RELATIONS
+from glenside.codegen.emit_c.vector_casts import kind_name, vector_type
 from glenside.codegen.loop_ir.ir import Apply, Convert, Formula, Number
 from glenside.ir.dtypes import RECORDS
 
@@ -77,6 +78,30 @@ def beside_number(primitive: str) -> str:
     The minimum and maximum of processors return the second operand if either is nan; here the vector is second.
     """
     return f"{primitive}_of_number" if primitive in _CHOSEN else primitive
+
+
+JOINED_IN_LANES = ("add", "max", "min")
+"""Primitives by which the lanes of a register are joined."""
+
+
+def joined_lanes(primitive: str, lanes: int) -> tuple[str, list[str]]:
+    """Returns the function that joins the lanes of a float32 vector in a balanced tree, and its definitions."""
+    kind, name = kind_name("float32", lanes), f"lanes_{primitive}_x{lanes}"
+    texts = [vector_type("float32", lanes), vector_type("int32", lanes)]
+    joined = "a + b"
+    if primitive != "add":
+        texts += vector_function(primitive, kind, "float32", lanes)
+        joined = f"{primitive}_{kind}(a, b)"
+    levels = [1 << level for level in range(lanes.bit_length() - 1)]
+    body = []
+    for apart in levels:
+        moved = ", ".join(str(lane ^ apart) for lane in range(lanes))
+        body.append(
+            f"#ifdef __clang__\n    b = __builtin_shufflevector(a, a, {moved});\n#else\n"
+            f"    b = __builtin_shuffle(a, ({kind_name('int32', lanes)}){{{moved}}});\n#endif\n    a = {joined};\n"
+        )
+    texts.append(f"static inline float {name}({kind} a)\n{{\n    {kind} b;\n{''.join(body)}    return a[0];\n}}")
+    return name, texts
 
 
 def vector_function(primitive: str, kind: str, dtype: str, lanes: int) -> list[str]:

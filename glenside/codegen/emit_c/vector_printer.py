@@ -19,10 +19,12 @@ from glenside.codegen.emit_c.vector_casts import (
     vector_type,
 )
 from glenside.codegen.emit_c.vector_primitives import (
+    JOINED_IN_LANES,
     VECTOR_SYMBOLS,
     beside_number,
     comparison_of,
     is_clamped,
+    joined_lanes,
     vector_function,
 )
 from glenside.codegen.loop_ir.affine_analysis import coefficient, substituted
@@ -238,6 +240,22 @@ class VectorFormulas(Formulas):
                 texts.append(self._as_vector(taken[0]) if operand is Operand.VECTOR else self.formula(taken[0]))
         return f"{instruction.name}_x{lanes}({', '.join(texts)})"
 
+    def applied(self, formula: Apply) -> str:
+        """Applies a primitive to scalars; a tree over all lanes of a register takes one instruction for each level."""
+        lanes = _lanes_joined(formula) if self.lane is None and formula.dtype == "float32" else []
+        first = lanes[0] if lanes else None
+        if first is None or self.vectors.get(first.buffer, 1) != len(lanes):
+            return super().applied(formula)
+        begin = substituted(first.place, self.steps).constant
+        if begin % len(lanes) or any(
+            n.buffer is not first.buffer or substituted(n.place, self.steps).constant != begin + i
+            for i, n in enumerate(lanes)
+        ):
+            return super().applied(formula)
+        name, texts = joined_lanes(formula.primitive.name, len(lanes))
+        self.functions |= dict.fromkeys(texts)
+        return f"{name}({self.register(first).partition('[')[0]})"
+
     def _block(self, load: Load, count: int) -> str:
         """Returns a vector of `count` bytes of memory, of lanes with several elements each."""
         if not load.buffer.nibbles:
@@ -268,6 +286,20 @@ class VectorFormulas(Formulas):
         if isinstance(part, Load) and part.dtype in HALVES:
             return "{}[{}]".format(*self.address(part.buffer, part.place))
         return self.formula(part)
+
+
+def _lanes_joined(formula: Formula) -> list[Load]:
+    """Returns the leaves of a balanced tree of one primitive, in order, if they are elements of registers; else []."""
+    if isinstance(formula, Load):
+        return [formula] if formula.buffer.role is Role.REGISTER else []
+    if not isinstance(formula, Apply) or formula.primitive.name not in JOINED_IN_LANES:
+        return []
+    parts = [
+        _lanes_joined(part) if isinstance(part, Load) or part.primitive is formula.primitive else []
+        for part in formula.operands
+        if isinstance(part, Load | Apply)
+    ]
+    return [*parts[0], *parts[1]] if len(parts) == 2 and len(parts[0]) == len(parts[1]) else []
 
 
 def gives_halves(formula: Formula) -> bool:
