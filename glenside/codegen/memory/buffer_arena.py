@@ -54,10 +54,10 @@ class Arena:
         return {buffer for pair in pairs for buffer in pair}
 
 
-def arena(loops: Loops) -> Arena:
-    """Plans the temporaries in the least memory found; reuses operands in place where that is no larger."""
+def arena(loops: Loops, in_place: bool = True) -> Arena:
+    """Plans the temporaries in the least memory found; reuses operands, if `in_place`, where that is no larger."""
     lives = _lives([nest.body for nest in loops.nests], Role.TEMPORARY)
-    over = overwritten(loops.nests, lives)
+    over = overwritten(loops.nests, lives) if in_place else {}
     plan = _planned(lives, over)
     apart = _planned(lives, {}) if plan.plan.height > plan.plan.bound else plan
     if apart.plan.height < plan.plan.height:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
 from time import perf_counter
 
@@ -36,6 +37,8 @@ _SECONDS, _LEAST_VERIFIED, _MOST_VERIFIED = 3.0, 6, 24
 """Sizes are verified for some seconds, but at least so many sizes, and at most so many."""
 
 
+_WINDOWS_TRIED, _MAX_RANK = 6, 5
+"""The sizes at which windows of constants are compared, and their most axes."""
 _PERIOD = 400
 """The sizes below the greatest ones among which temporaries of rests are largest: more than two tiles together."""
 _LEFT_OUT = ("fuse-softmax-rows", "fuse-producer-consumer", "interleave-phases", "fuse-padding", "parallelize")
@@ -77,13 +80,13 @@ class OpenLowered:
         self._require_inferable()
         self._elements = self._most_elements()
         greatest = self.template.at(program.greatest, None, self._elements)
-        self._greatest, plan = greatest, arena(greatest)
+        self._greatest, plan = greatest, arena(greatest, in_place=False)
         self.arena = plan
         made = [self.template.at(own, None) for own in samples]
         texts = [source(own, self.planned(own)) for own in made]
         self.text = SourceTemplate(self.template.fitter, texts, self.template.ratios, list(program.ranges))
         self.written = self.text.source
-        self._sort_constants(programs, samples)
+        self._sort_constants(programs)
         self.seconds = {"lower": perf_counter() - began}
         self._verify_some()
         self.seconds["verify"] = perf_counter() - began - self.seconds["lower"]
@@ -148,7 +151,7 @@ class OpenLowered:
     @property
     def has_open_constants(self) -> bool:
         """True if constants depend on the sizes."""
-        return bool(self.parts or self.computed)
+        return bool(self.windows or self.computed)
 
     def require_planned(self, sizes: Mapping[str, int]) -> None:
         """Raises BadInput if a temporary of these sizes is larger than the memory planned for the greatest ones."""
@@ -171,27 +174,33 @@ class OpenLowered:
             if name not in known:
                 raise BadInput(f"the open size {name} is not the size of an axis of an input")
 
-    def _sort_constants(self, programs: Sequence[Program], samples: Sequence[Mapping[str, int]]) -> None:
-        """Finds the constants that are the same for all sizes, and those that are parts of the greatest one."""
+    def _sort_constants(self, programs: Sequence[Program]) -> None:
+        """Finds the constants that are the same for all sizes, and those that are windows of the greatest one."""
         first = programs[0].constants
-        self.parts: dict[str, Array] = {}
+        self.windows: dict[str, Window] = {}
         self.computed: set[str] = set()
         self.fixed: dict[str, Array] = {}
         names = [b.name for b in self.buffers if b.role is Role.CONSTANT]
         names += [p.source.name for p in self._greatest.packings if p.source.role is Role.CONSTANT]
-        greatest: Mapping[str, Array] | None = None
+        varying: list[str] = []
         for name in dict.fromkeys(name for name in names if name in first):
             arrays = [own.constants[name] for own in programs]
             if all(_same(arrays[0], other) for other in arrays[1:]):
                 self.fixed[name] = arrays[0]
-                continue
-            if greatest is None:
-                greatest = self.program_at(self.open.greatest).constants
-            most = greatest.get(name)
-            if most is not None and all(_same(_part(most, own.shape), own) for own in arrays if _fits(own, most)):
-                self.parts[name] = most
             else:
+                varying.append(name)
+        if not varying:
+            return
+        tried = list(verified_sizes(self.open, _WINDOWS_TRIED))
+        found = [(sizes, self.program_at(sizes).constants) for sizes in tried]
+        greatest = self.program_at(self.open.greatest).constants
+        for name in varying:
+            own = [(sizes, constants[name]) for sizes, constants in found if name in constants]
+            window = window_of(greatest[name], own, self.open.greatest) if name in greatest else None
+            if window is None or len(own) < len(found):
                 self.computed.add(name)
+            else:
+                self.windows[name] = window
 
     def constants_at(
         self, loops: Loops, sizes: Mapping[str, int], program: Program | None = None
@@ -202,14 +211,14 @@ class OpenLowered:
         sources = {p.source for p in loops.packings if p.source.role is Role.CONSTANT}
         if program is None and any(b.name in self.computed for b in (*own, *sources)):
             program = self.program_at(sizes)
-        given = {b: given_array(b, self._value(b, program)) for b in {*own, *sources}}
+        given = {b: given_array(b, self._value(b, program, sizes)) for b in {*own, *sources}}
         return {b: given[b] for b in own} | packed_constants(loops.packings, given)
 
-    def _value(self, buffer: Buffer, program: Program | None) -> Array:
+    def _value(self, buffer: Buffer, program: Program | None, sizes: Mapping[str, int]) -> Array:
         if buffer.name in self.fixed:
             return self.fixed[buffer.name]
-        if buffer.name in self.parts:
-            return np.ascontiguousarray(_part(self.parts[buffer.name], tuple(buffer.dims)))
+        if buffer.name in self.windows:
+            return np.ascontiguousarray(self.windows[buffer.name].at(tuple(buffer.dims), sizes))
         assert program is not None, "the program of these sizes has been built"
         return program.constants[buffer.name]
 
@@ -228,8 +237,8 @@ class OpenLowered:
         self.require_planned(sizes)
         plan = self.planned(loops)
         at = f"at {_words(sizes)}"
-        constants = self.constants_at(loops, sizes, None if self.computed == set() else program)
-        self._verify_parts(loops, program, at)
+        self._verify_constants(program, sizes)
+        constants = self.constants_at(loops, sizes, program)
         try:
             if whole:
                 verify(loops, plan, program, constants)
@@ -243,13 +252,16 @@ class OpenLowered:
             raise Unverified(f"{at} the C of all sizes differs from the verified loops: a mistake of Glenside")
         return Verified(dict(sizes), whole and own == of_all)  # a factor of 0 or 1 is not printed
 
-    def _verify_parts(self, loops: Loops, program: Program, at: str) -> None:
-        for name in (*self.parts, *self.fixed):
-            if name in program.constants:
-                own = program.constants[name]
-                value = _part(self.parts[name], own.shape) if name in self.parts else self.fixed[name]
-                if not _same(value, own):
-                    raise BadInput(f"{at} the constant {name} is no part of that of the greatest sizes")
+    def _verify_constants(self, program: Program, sizes: Mapping[str, int]) -> None:
+        """Raises BadInput if a constant that is the same for all sizes is another one."""
+        for name, value in self.fixed.items():
+            if name in program.constants and not _same(value, program.constants[name]):
+                raise BadInput(f"at {_words(sizes)} the constant {name} is another one")
+        for name, window in [*self.windows.items()]:
+            own = program.constants.get(name)
+            if own is not None and not _same(window.at(own.shape, sizes), own):
+                del self.windows[name]
+                self.computed.add(name)
 
     def _is_alike(self, program: Program) -> bool:
         """True if a program has the terms of the samples, but for sizes."""
@@ -278,16 +290,38 @@ def _words(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name} = {size}" for name, size in sizes.items())
 
 
+@dataclass(frozen=True)
+class Window:
+    """The constants of all sizes as windows of that of the greatest sizes.
+
+    begins  for each axis, the size by whose distance from the greatest one the window is moved; "" if it is not
+    """
+
+    whole: Array
+    begins: tuple[str, ...]
+    greatest: Mapping[str, int]
+
+    def at(self, dims: Sequence[int], sizes: Mapping[str, int]) -> Array:
+        """Returns the window of these dims; it is empty or smaller if it does not fit."""
+        first = [self.greatest[name] - sizes[name] if name else 0 for name in self.begins]
+        return self.whole[tuple(slice(begin, begin + n) for begin, n in zip(first, dims, strict=True))]
+
+
+def window_of(
+    whole: Array, others: Sequence[tuple[Mapping[str, int], Array]], greatest: Mapping[str, int]
+) -> Window | None:
+    """Returns the window that constants of several sizes are, or None."""
+    if any(own.ndim != whole.ndim for _, own in others):
+        return None
+    for begins in product(*([("", *greatest)] * whole.ndim if whole.ndim <= _MAX_RANK else ())):
+        found = Window(whole, begins, greatest)
+        if all(_same(found.at(own.shape, sizes), own) for sizes, own in others):
+            return found
+    return None
+
+
 def _same(a: Array, b: Array) -> bool:
     return a is b or (a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes())
-
-
-def _fits(a: Array, most: Array) -> bool:
-    return a.ndim == most.ndim and all(n <= m for n, m in zip(a.shape, most.shape, strict=True))
-
-
-def _part(most: Array, dims: tuple[int, ...]) -> Array:
-    return most[tuple(slice(0, n) for n in dims)]
 
 
 __all__ = ["NotUniform", "OpenLowered", "Verified"]

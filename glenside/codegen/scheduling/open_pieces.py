@@ -46,7 +46,14 @@ def piece_sizes(machine: Machine) -> list[int]:
     """Returns the sizes of pieces, of float32 and other dtypes, and of vectors and chunks of other schedules."""
     height, lanes = height_of(machine), lanes_of("float32", machine)
     vectors = [lanes << n for n in range(5)]
-    return [_TILES * height, height, *reversed(vectors), *(lanes >> n for n in range(1, lanes.bit_length())), CHUNK]
+    return [
+        _TILES * height,
+        height,
+        height // 2,
+        *reversed(vectors),
+        *(lanes >> n for n in range(1, lanes.bit_length())),
+        CHUNK,
+    ]
 
 
 def in_open_pieces(
@@ -109,9 +116,9 @@ class _Cut:
 
 
 def _row_pieces(size: int, machine: Machine, few: bool) -> list[Piece]:
-    """Returns the pieces of rows: several tiles, unless there are to be few pieces, then one tile, then single rows."""
+    """Returns the pieces of rows: several tiles, unless there are to be `few` pieces, one tile, half a tile, one row."""
     height = height_of(machine)
-    return _pieces(size, [height, 1] if few else [_TILES * height, height, 1])
+    return _pieces(size, [height, 1] if few else [_TILES * height, height, height // 2, 1])
 
 
 def _column_pieces(size: int, dtype: str, machine: Machine) -> list[Piece]:
