@@ -11,7 +11,7 @@ from glenside.codegen.processor.model import is_here, machine_of
 from glenside.ir.errors import BadInput
 from glenside.ir.open_program import OpenProgram
 from glenside.ir.program import Program
-from glenside.passes.integer_sums import for_processors
+from glenside.passes.integer_sums import for_processors, integer_sums
 
 
 def compiled_open(
@@ -34,8 +34,16 @@ def compiled_open(
     if of is not None and not is_here(of):
         raise BadInput(f"this computer has no {of.name}")
 
+    changes = [True]
+
     def prepare(own: Program) -> Program:
-        return own if of is None else for_processors(own)[0]
+        if of is None:
+            return own
+        if not changes[0]:
+            return integer_sums(own)
+        found = for_processors(own)[0]
+        changes[0] = found.term is not integer_sums(own).term  # batch norms are in programs of all sizes, or in none
+        return found
 
     function = OpenFunction(OpenLowered(program, of, prepare))
     if check and (wrong := function.wrong()):

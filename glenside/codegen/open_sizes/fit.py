@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from itertools import combinations, combinations_with_replacement
 from math import prod
 from typing import Any
@@ -50,6 +51,15 @@ class Fitter:
         self.sizes = self.sizes[:_MAX_SIZES]
         self._known = {}
         self._multiply()
+
+    def restricted(self, samples: Sequence[Mapping[str, int]]) -> Fitter:
+        """Returns a fitter over some of the samples, with the same quotients."""
+        found = copy(self)
+        found.samples = samples
+        found.bases = [(Expression(((1, (atom,)),)), found._values((atom,))) for atom in (*self.sizes, *self.quotients)]
+        found.quotients, found._known = dict(self.quotients), {}
+        found._multiply()
+        return found
 
     def _multiply(self) -> None:
         """Makes the products of sizes."""

@@ -39,6 +39,10 @@ _SECONDS, _LEAST_VERIFIED, _MOST_VERIFIED = 3.0, 6, 24
 
 _WINDOWS_TRIED, _MAX_RANK = 6, 5
 """The sizes at which windows of constants are compared, and their most axes."""
+_TEXTS = 7
+"""Samples of which C is printed."""
+_MOST_KEPT = 8
+"""Programs of some sizes that are kept."""
 _PERIOD = 400
 """The sizes below the greatest ones among which temporaries of rests are largest: more than two tiles together."""
 _LEFT_OUT = ("fuse-softmax-rows", "fuse-producer-consumer", "interleave-phases", "fuse-padding", "parallelize")
@@ -71,6 +75,7 @@ class OpenLowered:
         self.open, self.machine, self._prepare = program, machine, prepare
         self.verified: list[Verified] = []
         self.remarks: list[str] = []
+        self._programs: dict[tuple[int, ...], Program] = {}
         began = perf_counter()
         samples, programs, self.template = self._generalized()
         self.program = programs[0]
@@ -82,13 +87,15 @@ class OpenLowered:
         greatest = self.template.at(program.greatest, None, self._elements)
         self._greatest, plan = greatest, arena(greatest, in_place=False)
         self.arena = plan
-        made = [self.template.at(own, None) for own in samples]
-        texts = [source(own, self.planned(own)) for own in made]
-        self.text = SourceTemplate(self.template.fitter, texts, self.template.ratios, list(program.ranges))
+        few = samples[:_TEXTS]
+        texts = [source(own, self.planned(own)) for own in (self.template.at(own, None) for own in few)]
+        ratios = [(above[:_TEXTS], below[:_TEXTS]) for above, below in self.template.ratios]
+        self.text = SourceTemplate(self.template.fitter.restricted(few), texts, ratios, list(program.ranges))
         self.written = self.text.source
         self._sort_constants(programs)
         self.seconds = {"lower": perf_counter() - began}
         self._verify_some()
+        self._programs.clear()
         self.seconds["verify"] = perf_counter() - began - self.seconds["lower"]
 
     def _generalized(self) -> tuple[list[dict[str, int]], list[Program], Template]:
@@ -130,12 +137,18 @@ class OpenLowered:
 
     def program_at(self, sizes: Mapping[str, int]) -> Program:
         """Returns the program of given sizes as it is lowered. Raises BadInput, which names the sizes."""
+        key = tuple(sizes.values())
+        if key in self._programs:
+            return self._programs[key]
         try:
             found = self.open.at(sizes)
         except GlensideError as error:
             raise BadInput(f"at {_words(sizes)}: {error.message}") from None
         found = self._prepare(found)
-        return prepared(found) if self.machine is not None else found
+        self._programs[key] = found = prepared(found) if self.machine is not None else found
+        if len(self._programs) > _MOST_KEPT:
+            self._programs.pop(next(iter(self._programs)))
+        return found
 
     def planned(self, loops: Loops) -> Arena:
         """Returns the arena for the loops of some sizes: the plan for the greatest ones."""
@@ -247,6 +260,8 @@ class OpenLowered:
                     raise Unverified(str(fault))
         except Unverified as error:
             raise BadInput(f"{at} the loops of other sizes do not hold: {error}") from error
+        if whole and len(self.verified) >= _TEXTS:
+            return Verified(dict(sizes), whole)
         own, of_all = tokens_of(source(loops, plan)), self.text.at(sizes)
         if len(own) == len(of_all) and own != of_all:
             raise Unverified(f"{at} the C of all sizes differs from the verified loops: a mistake of Glenside")

@@ -116,7 +116,7 @@ class _Cut:
 
 
 def _row_pieces(size: int, machine: Machine, few: bool) -> list[Piece]:
-    """Returns the pieces of rows: several tiles, unless there are to be `few` pieces, one tile, half a tile, one row."""
+    """Returns the pieces of rows: several tiles (unless there are to be `few` pieces), one tile, a part, one row."""
     height = height_of(machine)
     return _pieces(size, [height, 1] if few else [_TILES * height, height, height // 2, 1])
 
