@@ -37,6 +37,11 @@ def _sizes(flags: Sequence[str]) -> dict[str, int]:
     """Parses --dim NAME=SIZE, which may be repeated. Raises BadInput."""
     sizes: dict[str, int] = {}
     for name, text in (pair(flag, "--dim") for flag in flags):
+        if ".." in text:
+            raise BadInput(
+                f"--dim {name}={text} is a range: commands take one size; in Python gl.compile(file, dims=..) takes "
+                "ranges"
+            )
         sizes[name] = whole(f"the size of the dimension {name}, as in --dim {name}=1,", text)
     return sizes
 

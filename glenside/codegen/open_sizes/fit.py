@@ -169,7 +169,8 @@ class Fitter:
             return self._plain(values)
         if divisor not in self.likely:
             return None
-        inner = next((d for d in self.likely if d < divisor and tuple(v // d for v in rest) == values), None)
+        parts = [d for d in self.likely if d < divisor and divisor % d == 0]
+        inner = next((d for d in parts if tuple(v // d for v in rest) == values), None)
         if inner is None:
             return None
         part = Expression((*base.terms, (-divisor, (self._add(base, 0, divisor),))), base.constant)

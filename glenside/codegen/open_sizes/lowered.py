@@ -39,7 +39,7 @@ _SECONDS, _LEAST_VERIFIED, _MOST_VERIFIED = 3.0, 6, 24
 
 _WINDOWS_TRIED, _MAX_RANK = 6, 5
 """The sizes at which windows of constants are compared, and their most axes."""
-_TEXTS = 7
+_TEXTS = 9
 """Samples of which C is printed."""
 _MOST_KEPT = 8
 """Programs of some sizes that are kept."""
@@ -76,47 +76,27 @@ class OpenLowered:
         self.verified: list[Verified] = []
         self.remarks: list[str] = []
         self._programs: dict[tuple[int, ...], Program] = {}
-        began = perf_counter()
-        samples, programs, self.template = self._generalized()
-        self.program = programs[0]
-        self.buffers: Sequence[OpenBuffer] = self.template.buffers
-        self.inputs = [b for b in self.buffers if b.role is Role.INPUT]
-        self.operators = [require.operator for require in required(self.template.at(program.greatest, None))]
-        self._require_inferable()
-        self._elements = self._most_elements()
-        greatest = self.template.at(program.greatest, None, self._elements)
-        self._greatest, plan = greatest, arena(greatest, in_place=False)
-        self.arena = plan
-        few = samples[:_TEXTS]
-        texts = [source(own, self.planned(own)) for own in (self.template.at(own, None) for own in few)]
-        ratios = [(above[:_TEXTS], below[:_TEXTS]) for above, below in self.template.ratios]
-        self.text = SourceTemplate(self.template.fitter.restricted(few), texts, ratios, list(program.ranges))
-        self.written = self.text.source
-        self._sort_constants(programs)
-        self.seconds = {"lower": perf_counter() - began}
-        self._verify_some()
+        self.seconds: dict[str, float] = {}
+        self._generalize()
         self._programs.clear()
-        self.seconds["verify"] = perf_counter() - began - self.seconds["lower"]
 
-    def _generalized(self) -> tuple[list[dict[str, int]], list[Program], Template]:
-        """Returns sample sizes, the programs of these sizes, and the loops of all sizes. Raises BadInput.
+    def _generalize(self) -> None:
+        """Makes and verifies the loops and C of all sizes: tiled ones, or plain ones if these are not uniform.
 
-        If tiled loops are not uniform, plain loops.
+        Raises BadInput.
         """
         wrong: list[Exception] = []
         for machine in dict.fromkeys((self.machine, None)):
             for samples in sample_sizes(self.open):
                 try:
-                    programs = [self.program_at(own) for own in samples]
-                    fitter = Fitter(samples, zip(*open_dims(programs), strict=True), divisors(machine))
-                    found = Template(fitter, programs, self._lowered(programs, machine))
-                except (BadInput, NotUniform) as error:
+                    self._make(samples, machine)
+                except (BadInput, NotUniform, Unverified) as error:
                     wrong.append(error)
                     continue
                 if machine is not self.machine:
                     self.remarks.append(f"plain loops, as tiled ones are not the same for all sizes: {wrong[0]}")
-                return samples, programs, found
-        first = next((error for error in wrong if isinstance(error, BadInput)), None)
+                return
+        first = next((error for error in reversed(wrong) if isinstance(error, GlensideError)), None)
         if first is not None:
             raise first
         ranges = ", ".join(f"{name}: ({a}, {b}, 2)" for name, (a, b, _) in self.open.ranges.items())
@@ -124,6 +104,31 @@ class OpenLowered:
             f"{self.open.name} is not one program for all sizes ({wrong[0] if wrong else 'the ranges are too short'}); "
             f"strides and pools may need sizes by steps, such as {{{ranges}}}"
         )
+
+    def _make(self, samples: list[dict[str, int]], machine: Machine | None) -> None:
+        """Makes and verifies the loops and C of all sizes from samples. Raises BadInput, NotUniform, Unverified."""
+        began = perf_counter()
+        self.verified = []
+        programs = [self.program_at(own) for own in samples]
+        fitter = Fitter(samples, zip(*open_dims(programs), strict=True), divisors(machine))
+        self.template = Template(fitter, programs, self._lowered(programs, machine))
+        self.program = programs[0]
+        self.buffers: Sequence[OpenBuffer] = self.template.buffers
+        self.inputs = [b for b in self.buffers if b.role is Role.INPUT]
+        self._require_inferable()
+        self._elements = self._most_elements()
+        self._greatest = self.template.at(self.open.greatest, None, self._elements)
+        self.operators = [require.operator for require in required(self._greatest)]
+        self.arena = arena(self._greatest, in_place=False)
+        few = samples[:_TEXTS]
+        texts = [source(own, self.planned(own)) for own in (self.template.at(own, None) for own in few)]
+        ratios = [(above[:_TEXTS], below[:_TEXTS]) for above, below in self.template.ratios]
+        self.text = SourceTemplate(fitter.restricted(few), texts, ratios, list(self.open.ranges))
+        self.written = self.text.source
+        self._sort_constants(programs)
+        self.seconds["lower"] = perf_counter() - began
+        self._verify_some()
+        self.seconds["verify"] = perf_counter() - began - self.seconds["lower"]
 
     def _lowered(self, programs: Sequence[Program], machine: Machine | None) -> list[Loops]:
         """Returns the loops of sample programs."""

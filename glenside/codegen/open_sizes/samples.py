@@ -7,7 +7,7 @@ from random import Random
 
 from glenside.ir.open_program import OpenProgram
 
-SAMPLES = 9
+SAMPLES = 11
 """Sizes at which a program is lowered, for one open size."""
 _MORE = 3
 """More of them for each further open size."""
