@@ -15,7 +15,7 @@ from __future__ import annotations
 from glenside.egraph.pattern import Function
 from glenside.egraph.sorts import Column
 from glenside.ir.cook_toom import cook_toom, spelled
-from glenside.ir.dtypes import FLOATS
+from glenside.ir.dtypes import FLOATS, HALVES
 from glenside.ir.types import Dims
 from glenside.rewrites import examples as ex
 from glenside.rewrites import operators as op
@@ -30,7 +30,8 @@ from glenside.rewrites.terms import dot, is_dot, reshaped, variables, vec, vec_r
 FAMILY = "winograd"
 LARGEST = 8  # the largest alpha: beyond it, the matrices have large entries
 _AXES = 3
-winograd_dtype = relation("winograd-dtype", dtype=TEXT, rows=FLOATS)
+winograd_dtype = relation("winograd-dtype", dtype=TEXT, rows=[dtype for dtype in FLOATS if dtype not in HALVES])
+"""Dtypes of operands: 16 bits hold transformed windows ten times less accurately than products of the windows."""
 # The product of a form, whose axes below `open` may still be converted, and the axes whose windows overlap.
 winograd_open = relation("winograd-open", product=ACCESS, words=TEXT, open=INT)
 overlapping = relation("overlapping", product=ACCESS, words=TEXT, i=INT, j=INT, r=INT)
