@@ -7,7 +7,7 @@ from typing import Any
 
 PANELS = {
     "Program": "shapes shape dims outputs allow_opaque inputs parameters weights seed train loss optimizer "
-    "quantize wrt",
+    "quantize wrt activations",
     "Target": "target targets array arrays machine objective objectives max_rows max_weight_growth link unit loads "
     "stores on",
     "Search": "node_limit time_limit iter_limit memory_limit no_cache blocking mapping method extract_seconds "
