@@ -17,9 +17,18 @@ from glenside.codegen.loop_ir.ir import Buffer, Role
 from glenside.codegen.open_sizes.lowered import OpenLowered
 from glenside.codegen.open_sizes.template import OpenBuffer
 from glenside.codegen.processor.model import PLAIN
-from glenside.codegen.runtime.arguments import Kind, address_of, given_array, is_plain, pointers, require_own
+from glenside.codegen.runtime.arguments import (
+    Kind,
+    address_of,
+    all_arrays,
+    given_array,
+    is_plain,
+    nested,
+    pointers,
+    require_own,
+)
 from glenside.codegen.runtime.compile_and_load import loaded
-from glenside.codegen.runtime.compiled_function import MOST_THREADS, NO_MEMORY, Pool, all_arrays, nested
+from glenside.codegen.runtime.compiled_function import MOST_THREADS, NO_MEMORY, Pool
 from glenside.codegen.scheduling.constant_packing import Memory
 from glenside.ir.bounds import whole
 from glenside.ir.dtypes import RECORDS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -14,6 +14,7 @@ from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array, as_array
 from glenside.ir.torch_tensors import is_tensor
+from glenside.ir.types import TupleType, Type
 
 Kind = tuple[tuple[int, ...], np.dtype[Any]]
 """Dims and dtype of an array."""
@@ -80,3 +81,14 @@ def require_own(results: Sequence[tuple[int, int]], inputs: Sequence[tuple[int, 
         end = max(end, begin + size)
         if is_result:
             end_of_results, holder = begin + size, place
+
+
+def all_arrays(arrays: tuple[Any, ...], named: Mapping[str, Any]) -> Iterator[Any]:
+    """Yields the arrays of a call, also those in dicts."""
+    for array in (*arrays, *named.values()):
+        yield from array.values() if isinstance(array, Mapping) else (array,)
+
+
+def nested(type_: Type, found: Iterator[Array]) -> Any:
+    """Returns the results nested in tuples of a type."""
+    return tuple(nested(item, found) for item in type_.items) if isinstance(type_, TupleType) else next(found)

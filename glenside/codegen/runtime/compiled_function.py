@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -31,9 +31,11 @@ from glenside.codegen.processor.model import PLAIN, Machine, is_here
 from glenside.codegen.runtime.arguments import (
     Kind,
     address_of,
+    all_arrays,
     given_array,
     is_plain,
     kind_of,
+    nested,
     pointers,
     require_fits,
     require_own,
@@ -52,7 +54,7 @@ from glenside.ir.program import Program
 from glenside.ir.stopwatch import stage, watched
 from glenside.ir.threads import processors
 from glenside.ir.torch_tensors import as_tensors, is_tensor
-from glenside.ir.types import TupleType, Type
+from glenside.ir.types import TupleType
 
 MOST_THREADS = 1024
 _MIN_LARGE_PAGE_BYTES = 1 << 19
@@ -187,6 +189,17 @@ def keeping(
     return min(found, key=rank)
 
 
+@dataclass(slots=True)
+class _Frame:
+    """What a call uses alone: memory of temporaries for some threads, addresses of inputs and constants, of results."""
+
+    threads: int
+    memory: Array
+    address: ctypes.c_void_p
+    given: Any
+    stored: Any
+
+
 class Compiled:
     """A program as a function: `f(x, ..)` in the order of the program's inputs, or by name.
 
@@ -239,7 +252,8 @@ class Compiled:
         self._read = Program(self.program.term).tensors
         self.library.open_pool.restype = ctypes.c_void_p
         self._shares = any(map(is_shared, self.loops.nests))
-        self._arenas: list[tuple[int, Array, ctypes.c_void_p]] = []
+        self._is_single = not isinstance(self._lowered.type, TupleType)
+        self._frames: list[_Frame] = []
         self._pool_kept: Pool | None = None
 
     def __repr__(self) -> str:
@@ -267,8 +281,9 @@ class Compiled:
 
         Thread-safe. Raises BadInput.
         """
-        found = self._called(arrays, named, out, threads, None)
-        if any(map(is_tensor, all_arrays(arrays, named))) and out is None:
+        plain = None if named else self._plain(arrays)
+        found = self._called(arrays, named, out, threads, None) if plain is None else self._ran(plain, out, threads)
+        if plain is None and out is None and any(map(is_tensor, all_arrays(arrays, named))):
             return as_tensors(found)
         return found
 
@@ -355,44 +370,57 @@ class Compiled:
         seconds: Any,
     ) -> Any:
         try:
-            return self._ran(self._given(arrays, named), out, threads, seconds)
+            given = self._given(arrays, named)
         except MemoryError as error:
             raise BadInput(NO_MEMORY) from error
+        return self._ran(given, out, threads, seconds)
 
     def _ran(
-        self, inputs: Sequence[Array], out: Array | Sequence[Array] | None, threads: int | None, seconds: Any
+        self,
+        inputs: Sequence[Array],
+        out: Array | Sequence[Array] | None,
+        threads: int | None,
+        seconds: Any = None,
     ) -> Any:
-        results = [np.empty(*own) for own in self._results] if out is None else self._required(out)
-        given, stored = (
-            type(self._addresses).from_buffer_copy(self._addresses),
-            pointers([results[number] for number in self._stored]),
-        )
-        for number, array in zip(self._input_at, inputs, strict=True):
-            given[number] = address_of(array)
-        if out is not None:
-            own = [(address_of(array), array.nbytes) for array in results]
-            require_own(own, [(given[n] or 0, array.nbytes) for n, array in zip(self._input_at, inputs, strict=True)])
-        pool = self._pool(threads)
         try:
-            arena = self._memory(1 if pool is None else pool.threads)
-            status = self._run(given, stored, arena[2], pool and pool.address, seconds)
-        finally:
-            if pool is not None:
-                pool.lock.release()
-        self._arenas.append(arena)
+            results = [np.empty(*own) for own in self._results] if out is None else self._required(out)
+            pool = self._pool(threads)
+            try:
+                frame = self._frame(1 if pool is None else pool.threads)
+                given, stored = frame.given, frame.stored
+                for number, array in zip(self._input_at, inputs, strict=True):
+                    given[number] = address_of(array)
+                for number, place in enumerate(self._stored):
+                    stored[number] = address_of(results[place])
+                if out is not None:
+                    own = [(address_of(array), array.nbytes) for array in results]
+                    read = zip(self._input_at, inputs, strict=True)
+                    require_own(own, [(given[n] or 0, array.nbytes) for n, array in read])
+                status = self._run(given, stored, frame.address, pool and pool.address, seconds)
+            finally:
+                if pool is not None:
+                    pool.lock.release()
+        except MemoryError as error:
+            raise BadInput(NO_MEMORY) from error
+        self._frames.append(frame)
         if status:
             completed(self.loops, status)
+        if self._is_single:
+            return results[0]
         return nested(self._lowered.type, iter([results[number] for number in self._returned]))
 
-    def _memory(self, threads: int) -> tuple[int, Array, ctypes.c_void_p]:
-        """Returns an arena that no other call uses: the number of threads that it suffices for, and its address."""
-        with suppress(IndexError):
-            found = self._arenas.pop()
-            if found[0] >= threads:
-                return found
+    def _frame(self, threads: int) -> _Frame:
+        """Returns memory for temporaries and addresses that no other call uses, for at least some threads."""
+        if self._frames:
+            with suppress(IndexError):  # another call was faster
+                found = self._frames.pop()
+                if found.threads >= threads:
+                    return found
         size = self.arena.bytes_of(threads)
         memory = Memory([size]).array(size, np.uint8)
-        return threads, memory, ctypes.c_void_p(address_of(memory))
+        given = type(self._addresses).from_buffer_copy(self._addresses)
+        stored = (ctypes.c_void_p * max(1, len(self._stored)))()
+        return _Frame(threads, memory, ctypes.c_void_p(address_of(memory)), given, stored)
 
     def _pool(self, threads: int | None) -> Pool | None:
         """Returns a pool of threads that no other call uses; None for one thread, or if no loop is parallel.
@@ -411,10 +439,17 @@ class Compiled:
             pool = self._pool_kept = Pool(self.library, count)
         return pool if pool.address and pool.lock.acquire(blocking=False) else None
 
+    def _plain(self, arrays: tuple[Any, ...]) -> Sequence[Array] | None:
+        """Returns the arrays of a call if they are all arrays that C can read, in the order of the inputs, or None."""
+        kinds = self._kinds
+        if len(arrays) != len(kinds) or not all(map(is_plain, arrays, kinds)):
+            return None
+        return arrays
+
     def _given(self, arrays: tuple[Array | Mapping[str, Array], ...], named: Mapping[str, Array]) -> Sequence[Array]:
         """Returns the arrays of the inputs, in their order. Raises BadInput."""
-        plain = [array for kind, array in zip(self._kinds, arrays, strict=False) if is_plain(array, kind)]
-        if len(plain) == len(arrays) == len(self.inputs) and not named:  # the fast path
+        plain = None if named else self._plain(arrays)
+        if plain is not None:
             return plain
         dicts = [array for array in arrays if isinstance(array, Mapping)]
         placed = [array for array in arrays if not isinstance(array, Mapping)]
@@ -475,14 +510,3 @@ class Pool:
 def _close(library: ctypes.CDLL, address: ctypes.c_void_p, process: int) -> None:
     if address and process == os.getpid():  # a child has none of its parent's threads
         library.close_pool(address)
-
-
-def all_arrays(arrays: tuple[Any, ...], named: Mapping[str, Any]) -> Iterator[Any]:
-    """Yields the arrays of a call, also those in dicts."""
-    for array in (*arrays, *named.values()):
-        yield from array.values() if isinstance(array, Mapping) else (array,)
-
-
-def nested(type_: Type, found: Iterator[Array]) -> Any:
-    """Returns the results nested in tuples of a type."""
-    return tuple(nested(item, found) for item in type_.items) if isinstance(type_, TupleType) else next(found)
