@@ -28,7 +28,8 @@ from glenside.codegen.runtime.arguments import (
     require_own,
 )
 from glenside.codegen.runtime.compile_and_load import loaded
-from glenside.codegen.runtime.compiled_function import MOST_THREADS, NO_MEMORY, Pool
+from glenside.codegen.runtime.compiled_function import MOST_THREADS, NO_MEMORY
+from glenside.codegen.runtime.thread_pool import Pool
 from glenside.codegen.scheduling.constant_packing import Memory
 from glenside.ir.bounds import whole
 from glenside.ir.dtypes import RECORDS

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-import weakref
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from math import inf, prod
-from threading import Lock
 from time import perf_counter
 from typing import Any
 
@@ -42,6 +40,7 @@ from glenside.codegen.runtime.arguments import (
 )
 from glenside.codegen.runtime.compile_and_load import loaded
 from glenside.codegen.runtime.compile_report import CompileReport
+from glenside.codegen.runtime.thread_pool import Pool
 from glenside.codegen.scheduling.constant_packing import Memory, packed_constants
 from glenside.codegen.translation_validation.validate import Validation
 from glenside.codegen.verify.verifier import verify
@@ -495,18 +494,3 @@ def completed(loops: Loops, status: int) -> None:
         wrong = list(required(loops))[status - 1]
         low, high = -wrong.size, wrong.size - 1
         raise OutOfBounds(f"{wrong.operator} requires indices from {low} to {high}, got one that is outside")
-
-
-class Pool:
-    """A thread pool of a library, used by one call at a time."""
-
-    def __init__(self, library: ctypes.CDLL, threads: int) -> None:
-        self.threads, self.process = threads, os.getpid()
-        self.address, self.lock = ctypes.c_void_p(library.open_pool(threads)), Lock()
-        # At exit, the threads end with the process.
-        weakref.finalize(self, _close, library, self.address, self.process).atexit = False
-
-
-def _close(library: ctypes.CDLL, address: ctypes.c_void_p, process: int) -> None:
-    if address and process == os.getpid():  # a child has none of its parent's threads
-        library.close_pool(address)
