@@ -132,7 +132,8 @@ def test_one_layer_takes_the_inputs_of_all_steps(op: str, direction: str, produc
     steps, batch, size, hidden, d = 5, 2, 6, 4, 1 + (direction == "bidirectional")
     rows = GATES[op] * hidden
     values = {"X": np.zeros((steps, batch, size), np.float32)}
-    values |= {"W": np.zeros((d, rows, size), np.float32), "R": np.zeros((d, rows, hidden), np.float32)}
+    draw = np.random.default_rng(0)  # weights of zeros would leave no product
+    values |= {name: draw.standard_normal((d, rows, n)).astype("float32") for name, n in (("W", size), ("R", hidden))}
     model = network(op, values, ("W", "R"), direction=direction, hidden_size=hidden)
     program = program_of_model(model)
     # The first step has no state to multiply.
