@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -196,3 +197,22 @@ def test_expressions_are_found_and_printed() -> None:
         assert all(found.at({"n": n, "m": m}) == make(n, m) for n in range(130, 230) for m in range(1, 20))
     q = Quotient(Expression(((1, (Size("n"),)),)), -3, 4)
     assert Expression(((2, (q,)),), 1).in_c({"n": "n[0]"}) == "2 * floor_quotient(n[0] + -3, 4) + 1"
+
+
+def test_sums_of_many_products_are_fitted() -> None:
+    """Offsets behind buffers of two open sizes, cut into pieces."""
+    draw = Random(0)
+    samples = [{"seq": draw.randint(131, 260), "past": draw.randint(131, 260)} for _ in range(14)]
+    fitter = Fitter(samples, [tuple(s["seq"] + s["past"] for s in samples)], [64])
+    assert fitter.fit(tuple(s["seq"] // 64 for s in samples)) is not None
+
+    def offset(seq: int, past: int) -> int:
+        return 4 * seq * (seq + past) + 7 * past + (seq + past) * (seq // 64) * 3 + 5 * (seq // 64) + 11
+
+    found = fitter.fit(tuple(offset(**s) for s in samples))
+    assert found is not None
+    for seq, past in ((1, 1), (64, 3), (1000, 77)):
+        assert found.at({"seq": seq, "past": past}) == offset(seq, past)
+    few = fitter.restricted(samples[:9])
+    assert few.fit(tuple(offset(**s) for s in samples[:9])) == found
+    assert fitter.fit(tuple(draw.randint(0, 10**6) for _ in samples)) is None

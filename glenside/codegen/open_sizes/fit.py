@@ -20,6 +20,8 @@ _MAX_SIZES, _FEW = 8, 4
 """The most sizes of axes that are multiplied; with fewer than `_FEW`, quotients are multiplied by two of them."""
 _LEAST_FOR_THREE = 6
 """The fewest samples for sums of three products."""
+_SPARE = 2
+"""The fewest samples beyond the products of a sum that are solved for at once."""
 _NEAR = 1e-4
 """Relative error of a floating-point solution."""
 _MAX_DIVISOR = 64
@@ -53,11 +55,13 @@ class Fitter:
         self._multiply()
 
     def restricted(self, samples: Sequence[Mapping[str, int]]) -> Fitter:
-        """Returns a fitter over some of the samples, with the same quotients."""
+        """Returns a fitter over some of the samples, with the same quotients and expressions."""
         found = copy(self)
         found.samples = samples
         found.bases = [(Expression(((1, (atom,)),)), found._values((atom,))) for atom in (*self.sizes, *self.quotients)]
-        found.quotients, found._known = dict(self.quotients), {}
+        places = [self.samples.index(sample) for sample in samples]
+        found._known = {tuple(values[place] for place in places): own for values, own in self._known.items()}
+        found.quotients = dict(self.quotients)
         found._multiply()
         return found
 
@@ -82,7 +86,7 @@ class Fitter:
                 found[values] = self._plain(values)
             left = [values for values in left if found[values] is None]
             for values in left:
-                found[values] = self._plain(values) or self._quotient(values)
+                found[values] = self._plain(values) or self._quotient(values) or self._of_many(values)
             left = [values for values in left if found[values] is None]
             if len(left) == before:
                 break
@@ -125,6 +129,30 @@ class Fitter:
         for chosen in combinations(few, 3) if len(values) >= _LEAST_FOR_THREE else ():
             found = _sum_of(chosen, values, changes)
             if found is not None:
+                return found
+        return None
+
+    def _of_many(self, values: Observed) -> Expression | None:
+        """Returns a sum of products of two sizes, and of those of one or two known quotients with sizes; or None.
+
+        All factors are solved for at once, so there must be more samples than products.
+        """
+        names = [atom for atom in self.sizes if isinstance(atom, Size)]
+        plain = [atoms for degree in (1, 2) for atoms in combinations_with_replacement(names, degree)]
+        alone = list(self.quotients)
+        for chosen in ((), *((one,) for one in alone), *combinations(alone, 2)):
+            products = [*plain, *((one, *atoms) for one in chosen for atoms in ((), *((name,) for name in names)))]
+            if len(products) + _SPARE > len(values):
+                continue
+            own = [self._values(atoms) for atoms in products]
+            columns = np.array([[1] * len(values), *own], float).T
+            solved, *_ = np.linalg.lstsq(columns, np.array(values, float), rcond=None)
+            constant, *factors = map(round, solved.tolist())
+            sums = [sum(f * n for f, n in zip(factors, row, strict=True)) for row in zip(*own, strict=True)]
+            if all(constant + total == value for total, value in zip(sums, values, strict=True)):
+                terms = [(f, atoms) for f, atoms in zip(factors, products, strict=True) if f]
+                found = Expression(tuple(terms), constant)
+                self._keep(values, found)
                 return found
         return None
 

@@ -21,6 +21,11 @@ from glenside.ir.torch_tensors import as_tensors, is_tensor
 class Runs(Protocol):
     """A compiled function whose results can be stored in given arrays."""
 
+    @property
+    def report(self) -> Any:
+        """What was compiled and verified."""
+        ...
+
     def input_kinds(self, sizes: Mapping[str, int]) -> dict[str, Kind]:
         """Returns the dims and dtypes of the inputs by name."""
         ...
@@ -99,6 +104,14 @@ class Stateful:
         found = [results[name] for name in self._others]
         value: Any = found[0] if len(found) == 1 else tuple(found)
         return as_tensors(value) if any(map(is_tensor, given.values())) else value
+
+    def __repr__(self) -> str:
+        return f"<{', '.join(self._inputs)} -> {', '.join(self._others)}, with {self.state!r}>"
+
+    @property
+    def report(self) -> Any:
+        """What was compiled and verified, of the function without state."""
+        return self.function.report
 
     def reset(self, **sizes: int) -> None:
         """Fills the state with zeros, of the least sizes; `sizes` are others."""
