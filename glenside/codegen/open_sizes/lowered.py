@@ -19,7 +19,7 @@ from glenside.codegen.memory.buffer_arena import Arena, arena
 from glenside.codegen.open_sizes.fit import Fitter
 from glenside.codegen.open_sizes.samples import sample_sizes, verified_sizes
 from glenside.codegen.open_sizes.source_text import SourceTemplate, tokens_of
-from glenside.codegen.open_sizes.template import NotUniform, OpenBuffer, Template, terms_of
+from glenside.codegen.open_sizes.template import Misfit, NotUniform, OpenBuffer, Template, terms_of
 from glenside.codegen.pipeline import lower
 from glenside.codegen.processor.model import Machine
 from glenside.codegen.runtime.arguments import given_array
@@ -61,6 +61,11 @@ class Verified:
     whole: bool
 
 
+def _is_misfit(error: Exception) -> bool:
+    """True if loops were uniform at the samples, and wrong at other sizes."""
+    return isinstance(error, Misfit | Unverified) or isinstance(error.__cause__, Unverified)
+
+
 class OpenLowered:
     """A program with open sizes as loops and C of all sizes in its ranges.
 
@@ -83,11 +88,14 @@ class OpenLowered:
     def _generalize(self) -> None:
         """Makes and verifies the loops and C of all sizes: tiled ones, or plain ones if these are not uniform.
 
-        Raises BadInput.
+        If an expression holds at the samples only, twice as many samples are tried. Raises BadInput.
         """
         wrong: list[Exception] = []
         for machine in dict.fromkeys((self.machine, None)):
-            for samples in sample_sizes(self.open):
+            usual, more = sample_sizes(self.open), sample_sizes(self.open, times=2)
+            for is_more, samples in (*((False, own) for own in usual), *((True, own) for own in more)):
+                if is_more and not _is_misfit(wrong[-1]):
+                    continue
                 try:
                     self._make(samples, machine)
                 except (BadInput, NotUniform, Unverified) as error:
@@ -251,7 +259,10 @@ class OpenLowered:
         """Verifies the loops and the C of given sizes. Raises BadInput, and Unverified."""
         program = self.program_at(sizes)
         whole = self._is_alike(program)
-        loops = self.template.at(sizes, program if whole else None)
+        try:
+            loops = self.template.at(sizes, program if whole else None)
+        except Misfit as error:
+            raise Unverified(f"at {_words(sizes)} {error}: a mistake of Glenside") from error
         self.require_planned(sizes)
         plan = self.planned(loops)
         at = f"at {_words(sizes)}"

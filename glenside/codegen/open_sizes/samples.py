@@ -15,13 +15,15 @@ _LEAST, _MOST = 131, 260
 """Samples are between these where the range allows it: a few of the largest tiles."""
 
 
-def sample_sizes(program: OpenProgram, seed: int = 0) -> Iterator[list[dict[str, int]]]:
+def sample_sizes(program: OpenProgram, seed: int = 0, times: int = 1) -> Iterator[list[dict[str, int]]]:
     """Yields choices of sizes at which a program is lowered: large ones, near each other, first in the ranges.
+
+    times  how many times as many samples as usual
 
     Loops of small sizes may be simpler, since a loop of one step is none. At last come the greatest sizes in the
     ranges.
     """
-    count = SAMPLES + _MORE * (len(program.ranges) - 1)
+    count = times * (SAMPLES + _MORE * (len(program.ranges) - 1))
     large: dict[str, range] = {}
     greatest: dict[str, range] = {}
     for name, (low, high, step) in program.ranges.items():

@@ -23,6 +23,10 @@ class NotUniform(Exception):
     """Loops at two sizes that differ in more than integers, or in an integer that no expression gives."""
 
 
+class Misfit(NotUniform):
+    """An expression that holds at the samples, and at other sizes gives an integer that cannot be."""
+
+
 @dataclass(frozen=True)
 class _Integer:
     """An integer that depends on the sizes: its values at the samples."""
@@ -120,6 +124,8 @@ class Template:
         """Returns the loops at given sizes; without a program (of the same structure) they have no terms.
 
         elements  the elements of some buffers by name, if they are to be larger
+
+        Raises Misfit.
         """
         numbers = {values: found.at(sizes) for values, found in self.expressions.items()}
         terms = None if program is None else terms_of(program)
@@ -216,6 +222,8 @@ class _Instance:
         own = {name: self.made(value) for name, value in part.fields}
         if part.kind is Axis:
             own["limit"] = 0
+            if own["size"] < 0:
+                raise Misfit(f"a loop has {own['size']} steps at other sizes")
         if part.kind is Buffer and own["name"] in self.elements:
             own["dims"] = Dims((self.elements[own["name"]],))
         if self.terms is None and part.kind is Nest:
