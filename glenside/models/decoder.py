@@ -19,7 +19,7 @@ from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 
 _MASKED = "-1e30"
-"""What is added to scores of positions that are not read."""
+"""The mask value: it is added to the attention scores of masked positions."""
 
 
 @dataclass(frozen=True)

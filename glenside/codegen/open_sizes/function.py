@@ -46,7 +46,7 @@ _MOST_KEPT = 64
 
 @dataclass(frozen=True)
 class _Sized:
-    """What a call at some sizes needs: buffers of inputs with their kinds, kinds of results, and addresses.
+    """The arguments of calls at given sizes: input buffers with dims and dtypes, those of results, and addresses.
 
     numbers  the sizes as C reads them
     held     the constants of these sizes, which the addresses point to

@@ -34,7 +34,7 @@ from glenside.ir.program import Program
 from glenside.ir.types import TupleType
 
 _SECONDS, _LEAST_VERIFIED, _MOST_VERIFIED = 3.0, 6, 24
-"""Sizes are verified for some seconds, but at least so many sizes, and at most so many."""
+"""The time limit of verification, in seconds, and the least and the most sizes that are verified."""
 
 
 _WINDOWS_TRIED, _MAX_RANK = 6, 5

@@ -1,9 +1,10 @@
-"""Checks the arrays that compiled functions read, and those that take their results."""
+"""Checks the arrays that compiled functions read and write, and holds the pointers to them."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -18,6 +19,22 @@ from glenside.ir.types import TupleType, Type
 
 Kind = tuple[tuple[int, ...], np.dtype[Any]]
 """Dims and dtype of an array."""
+
+
+@dataclass(slots=True)
+class Frame:
+    """The arena and the pointers of one call; concurrent calls have others.
+
+    threads  number of threads for which the arena has memory
+    given    pointers to inputs and constants
+    stored   pointers to results
+    """
+
+    threads: int
+    memory: Array
+    address: ctypes.c_void_p
+    given: Any
+    stored: Any
 
 
 def kind_of(buffer: Buffer) -> Kind:

@@ -27,6 +27,7 @@ from glenside.codegen.passes.rematerialization.steps import rescheduled, steps_o
 from glenside.codegen.pipeline import lower
 from glenside.codegen.processor.model import PLAIN, Machine, is_here
 from glenside.codegen.runtime.arguments import (
+    Frame,
     Kind,
     address_of,
     all_arrays,
@@ -188,17 +189,6 @@ def keeping(
     return min(found, key=rank)
 
 
-@dataclass(slots=True)
-class _Frame:
-    """What a call uses alone: memory of temporaries for some threads, addresses of inputs and constants, of results."""
-
-    threads: int
-    memory: Array
-    address: ctypes.c_void_p
-    given: Any
-    stored: Any
-
-
 class Compiled:
     """A program as a function: `f(x, ..)` in the order of the program's inputs, or by name.
 
@@ -252,7 +242,7 @@ class Compiled:
         self.library.open_pool.restype = ctypes.c_void_p
         self._shares = any(map(is_shared, self.loops.nests))
         self._is_single = not isinstance(self._lowered.type, TupleType)
-        self._frames: list[_Frame] = []
+        self._frames: list[Frame] = []
         self._pool_kept: Pool | None = None
 
     def __repr__(self) -> str:
@@ -408,7 +398,7 @@ class Compiled:
             return results[0]
         return nested(self._lowered.type, iter([results[number] for number in self._returned]))
 
-    def _frame(self, threads: int) -> _Frame:
+    def _frame(self, threads: int) -> Frame:
         """Returns memory for temporaries and addresses that no other call uses, for at least some threads."""
         if self._frames:
             with suppress(IndexError):  # another call was faster
@@ -419,7 +409,7 @@ class Compiled:
         memory = Memory([size]).array(size, np.uint8)
         given = type(self._addresses).from_buffer_copy(self._addresses)
         stored = (ctypes.c_void_p * max(1, len(self._stored)))()
-        return _Frame(threads, memory, ctypes.c_void_p(address_of(memory)), given, stored)
+        return Frame(threads, memory, ctypes.c_void_p(address_of(memory)), given, stored)
 
     def _pool(self, threads: int | None) -> Pool | None:
         """Returns a pool of threads that no other call uses; None for one thread, or if no loop is parallel.

@@ -23,7 +23,7 @@ class Runs(Protocol):
 
     @property
     def report(self) -> Any:
-        """What was compiled and verified."""
+        """The report of compilation and verification."""
         ...
 
     def input_kinds(self, sizes: Mapping[str, int]) -> dict[str, Kind]:
@@ -110,7 +110,7 @@ class Stateful:
 
     @property
     def report(self) -> Any:
-        """What was compiled and verified, of the function without state."""
+        """The report of compilation and verification of the function without state."""
         return self.function.report
 
     def reset(self, **sizes: int) -> None:

@@ -19,7 +19,7 @@ from glenside.ir.term import Term
 
 @dataclass
 class Scope(Declarations):
-    """What is declared, and the number of equations so far, those of unrolled loops included."""
+    """The declarations of an import, and the number of equations imported so far, with those of unrolled loops."""
 
     equations: int = 0
 

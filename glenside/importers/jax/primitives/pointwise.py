@@ -53,10 +53,6 @@ def _binary(kind: str, equation: Equation, x: Term, y: Term) -> Term:
     return combine(kind, x, cast(y, x.access.dtype))  # an integer power of a float has another dtype
 
 
-def _bitwise(kind: str, equation: Equation, x: Term, y: Term) -> Term:
-    return _binary(kind, equation, x, y)
-
-
 def _compared(relation: str, _: Equation, x: Term, y: Term) -> Term:
     return compare(relation, x, y)
 
@@ -70,7 +66,7 @@ for _name, _kind in UNARY.items():
 for _name, _kind in BINARY.items():
     register(_name, partial(_binary, _kind))
 for _name in LOGICAL:
-    register(_name, partial(_bitwise, f"bitwise-{_name}"))
+    register(_name, partial(_binary, f"bitwise-{_name}"))
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     register(_name, partial(_compared, _name))
 for _name in ("copy", "copy_p", "device_put", "optimization_barrier", "sharding_constraint", "stop_gradient", "pvary"):
