@@ -7,14 +7,14 @@ moved, and cast to a wider dtype for sums and products.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DType:
     """One dtype. Its name is numpy's, including the names of `ml_dtypes`, which is imported here; JAX uses the same.
 
@@ -37,7 +37,7 @@ class DType:
     opset: int = 13
     onnx: str = ""
 
-    @property
+    @cached_property
     def numpy(self) -> np.dtype[Any]:
         """The numpy dtype of arrays in memory."""
         return np.dtype(self.name)

@@ -20,6 +20,8 @@ from glenside.ir.operand import Array
 
 _ENUMERATED = 1 << 24
 """Largest number of steps of coupled axes that are enumerated; above it, only the bounds are computed."""
+_MASKED = 16
+"""Largest number of mask elements for each value at which `distinct` uses a mask."""
 _LISTED = 64
 """Number of offsets above which indices are listed one by one."""
 
@@ -48,7 +50,7 @@ class Footprint:
         """Returns all indices, ascending."""
         found = self.offsets
         for step, count in self.steps:
-            found = np.unique(np.add.outer(np.arange(count, dtype=np.int64) * step, found))
+            found = distinct(np.add.outer(np.arange(count, dtype=np.int64) * step, found))
         return found
 
     def mark(self, mask: Array) -> None:
@@ -119,7 +121,7 @@ def footprint(access: Access, fixed: Mapping[Axis, int], picks: Mapping[str, int
     steps += [(factor, a.size) for a, factor in place.terms if isinstance(a, Axis) and a not in within]
     offsets = pieces[0]
     for more in pieces[1:]:
-        offsets = np.unique(np.add.outer(offsets, more))
+        offsets = distinct(np.add.outer(offsets, more))
     below = sum(step * (count - 1) for step, count in steps if step < 0)
     return Footprint(offsets + below, merged((abs(step), count) for step, count in steps), exact)
 
@@ -148,7 +150,24 @@ class _Tied:
         counters = counted(axes)
         value = np.asarray(Index(tuple(self.atoms)).evaluate(counters))
         true = np.broadcast_to(holds(self.held, counters), [axis.size for axis in axes])
-        return np.unique(np.broadcast_to(value, true.shape)[true]).astype(np.int64)
+        return distinct(np.broadcast_to(value, true.shape)[true])
+
+
+def distinct(values: Array) -> Array:
+    """Returns the distinct integers of an array, ascending.
+
+    Values that lie close together are marked in a mask, which takes a tenth of the time of `numpy.unique`.
+    """
+    flat = values.reshape(-1)
+    if not flat.size:
+        return flat.astype(np.int64)
+    least, most = int(flat.min()), int(flat.max())
+    if most - least >= _MASKED * flat.size:
+        found = np.sort(flat).astype(np.int64)
+        return found[np.concatenate([[True], found[1:] != found[:-1]])]
+    mask = np.zeros(most - least + 1, np.bool_)
+    mask[flat - least] = True
+    return np.flatnonzero(mask) + least
 
 
 def counted(axes: Sequence[Axis]) -> Any:

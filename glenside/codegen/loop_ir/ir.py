@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, TypeGuard
 
@@ -60,7 +61,7 @@ class Buffer:
     role: Role
     nibbles: int = 0
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         """Returns the size of all elements in bytes."""
         return self.dims.product() * RECORDS[self.dtype].numpy.itemsize // (2 if self.nibbles else 1)

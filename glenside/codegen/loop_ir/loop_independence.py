@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from glenside.codegen.loop_ir.accesses import Access, accesses, changed_locals, is_written_first
-from glenside.codegen.loop_ir.footprints import axes_in, counted
+from glenside.codegen.loop_ir.footprints import axes_in, counted, distinct
 from glenside.codegen.loop_ir.ir import Buffer, For, Role, Way
 
 AT_ONCE = 1 << 20
@@ -44,4 +44,4 @@ def _is_alone(own: Sequence[Access]) -> bool:
         return False
     outer = {axis.number: 0 for axis in axes_in(first.place) if axis not in axes}
     places = np.broadcast_to(first.place.evaluate(counted(axes) | outer), [axis.size for axis in axes])
-    return bool(np.unique(places).size == places.size)
+    return distinct(places).size == places.size

@@ -90,7 +90,7 @@ class _Weights:
 
     def __init__(self, program: Program) -> None:
         self.constants = program.constants
-        self.taken = {tensor.name for root in program.roots for tensor in _leaves(root)}
+        self.taken = {tensor.name for tensor in _leaves(*program.roots)}
         self.found: dict[Term, Term | None] = {}
         self.values: dict[str, Array] = {}
 
@@ -130,8 +130,8 @@ class _Weights:
         return build("access-tensor", Tensor(name, Dims(value.shape), str(value.dtype), constant=True))
 
 
-def _leaves(term: Term) -> list[Tensor]:
-    return [t for leaf in tensors(term) for t in leaf.attributes if isinstance(t, Tensor)]
+def _leaves(*terms: Term) -> list[Tensor]:
+    return [t for leaf in tensors(*terms) for t in leaf.attributes if isinstance(t, Tensor)]
 
 
 def _parts(term: Term) -> tuple[Term, Term] | None:

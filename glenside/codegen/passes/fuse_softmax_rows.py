@@ -233,7 +233,8 @@ def _scratch(chain: _Chain, height: int) -> dict[Buffer, Buffer]:
     place = _within(substituted(softmax.place, own), shares, found[shares])
     loads = {load.place for load in loads_in(softmax.element) if load.buffer is scores}
     above = {_within(substituted(read, own), scores, found[scores]) for read in loads} == {place}
-    if above and scores.dtype == shares.dtype and found[scores].bytes >= found[shares].bytes:
+    alike = found[scores].dims[1:] == found[shares].dims[1:] and len(scores.dims) == len(shares.dims)
+    if above and alike and scores.dtype == shares.dtype and found[scores].bytes >= found[shares].bytes:
         found[shares] = found[scores]
     return found
 

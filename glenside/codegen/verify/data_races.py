@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from glenside.codegen.loop_ir.accesses import Access
-from glenside.codegen.loop_ir.footprints import footprint, moves_evenly
+from glenside.codegen.loop_ir.footprints import distinct, footprint, moves_evenly
 from glenside.ir.index_map import Axis
 from glenside.ir.operand import Array
 
@@ -28,7 +28,7 @@ def collision(own: Sequence[Access], axis: Axis, fixed: Mapping[Axis, int], pick
     order = np.argsort(places, kind="stable")
     places, steps, writes = places[order], steps[order], writes[order]
     several = np.flatnonzero(places[1:] == places[:-1])
-    for place in np.unique(places[several]):  # a step lists an index once, so these are of several steps
+    for place in distinct(places[several]):  # a step lists an index once, so these are of several steps
         if writes[places == place].any():
             return int(place)
     return None
@@ -38,8 +38,8 @@ def _touched(own: Sequence[Access], fixed: Mapping[Axis, int], picks: Mapping[st
     """Returns the indices that are written, and all that are used, sorted."""
     found = [(access, footprint(access, fixed, picks).places()) for access in own]
     nothing = np.empty(0, np.int64)
-    written = np.unique(np.concatenate([nothing, *(places for access, places in found if access.writes)]))
-    return written, np.unique(np.concatenate([nothing, *(places for _, places in found)]))
+    written = distinct(np.concatenate([nothing, *(places for access, places in found if access.writes)]))
+    return written, distinct(np.concatenate([nothing, *(places for _, places in found)]))
 
 
 def _meets_itself(written: Array, used: Array, move: int, count: int) -> int | None:

@@ -46,16 +46,19 @@ class Checker:
 
     right    `_key` of a nest without faults -> what it writes
     written  the elements written so far; cleared when another buffer overwrites the same bytes of the arena
+    over     a temporary -> the others that share bytes of the arena with it
     """
 
     def __init__(self) -> None:
         self.right: dict[Hashable, _Right] = {}
         self.written: dict[Buffer, Written] = {}
+        self.over: Mapping[Buffer, Sequence[Buffer]] = {}
 
     def faults(self, loops: Loops, plan: Arena | None = None) -> Iterator[Fault]:
         """Yields the faults of loops, nest by nest."""
         self.written = {}
         places: Mapping[Buffer, int] = plan.places if plan is not None else {}
+        self.over = _sharing(places)
         for packing in loops.packings:
             if packing.buffer.role is Role.CONSTANT:
                 yield from self._packed(packing)
@@ -102,13 +105,13 @@ class Checker:
             steps = NestFaults(nest, self.written)
             found = malformed or list(dict.fromkeys(steps.faults()))
             yield from (replace(fault, nest=nest) for fault in found)
-            self._invalidate(buffers, {a.buffer for a in steps.accesses if a.writes}, places)
+            self._invalidate(buffers, {a.buffer for a in steps.accesses if a.writes})
             written = self._record_writes(steps.accesses, bool(malformed))
             if not found and written is not None:
                 numbers = {buffer: number for number, buffer in enumerate(buffers)}
                 self.right[key] = _Right(tuple((numbers[b], tuple(boxes)) for b, boxes in written.items()))
             return
-        self._invalidate(buffers, {buffers[number] for number, _ in right.writes}, places)
+        self._invalidate(buffers, {buffers[number] for number, _ in right.writes})
         for number, boxes in right.writes:
             for box in boxes:
                 self.written[buffers[number]].add(box)
@@ -123,13 +126,12 @@ class Checker:
             states.append((buffer.role, buffer.dims, state if state is not None else written, buffer == nest.buffer))
         return (like, tuple(states)), buffers
 
-    def _invalidate(self, buffers: Sequence[Buffer], written: Container[Buffer], places: Mapping[Buffer, int]) -> None:
+    def _invalidate(self, buffers: Sequence[Buffer], written: Container[Buffer]) -> None:
         """Clears the buffers whose bytes of the arena a nest overwrites with another buffer."""
-        for buffer in buffers if places else ():
-            if buffer in places and buffer in written:
-                for other, state in self.written.items():
-                    if other in places and other != buffer and _meet(places, other, buffer):
-                        state.clear()
+        for buffer in buffers:
+            for other in self.over.get(buffer, ()) if buffer in written else ():
+                if other in self.written:
+                    self.written[other].clear()
 
     def _record_writes(self, accesses: Sequence[Access], malformed: bool) -> dict[Buffer, list[Box]] | None:
         """Records the writes of a nest; returns them as boxes, or None if boxes do not cover all of them."""
@@ -170,6 +172,18 @@ def _overlaps(nest: Nest, buffers: Sequence[Buffer], places: Mapping[Buffer, int
     for a, b in pairs:
         if places[a] != places[b] or not _may_share_memory(nest.body, a, b):
             yield Fault(Condition.ARENA, f"{a} and {b} overlap in the arena, and it uses both", nest)
+
+
+def _sharing(places: Mapping[Buffer, int]) -> dict[Buffer, list[Buffer]]:
+    """Returns for each buffer of an arena the others that share bytes with it."""
+    buffers = list(places)
+    begin = np.array([places[buffer] for buffer in buffers], np.int64)
+    end = begin + np.array([buffer.bytes for buffer in buffers], np.int64)
+    found = {}
+    for number, buffer in enumerate(buffers):
+        shared = np.flatnonzero((begin < end[number]) & (begin[number] < end))
+        found[buffer] = [buffers[other] for other in shared if other != number]
+    return found
 
 
 def _meet(places: Mapping[Buffer, int], a: Buffer, b: Buffer) -> bool:
