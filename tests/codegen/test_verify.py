@@ -22,7 +22,7 @@ from glenside.check.compiled import CheckFailed
 from glenside.codegen import pipeline
 from glenside.codegen.emit_c.translation_units import Source
 from glenside.codegen.loop_ir.faults import Condition
-from glenside.codegen.loop_ir.footprints import footprint_of
+from glenside.codegen.loop_ir.footprints import distinct, footprint_of
 from glenside.codegen.loop_ir.index_boxes import Box, contains, is_apart, is_apart_each_step, merged
 from glenside.codegen.loop_ir.ir import Loops, Nest
 from glenside.codegen.pipeline import Pass, lower
@@ -43,6 +43,14 @@ def _box(random: Random) -> Box:
 
 def _places(box: Box) -> set[int]:
     return {int(place) for place in footprint_of(box).places()}
+
+
+@pytest.mark.parametrize("span", [1, 40, 1 << 12, 1 << 40])
+def test_distinct_values_are_those_of_numpy(span: int) -> None:
+    random = np.random.default_rng(span)
+    for size in (0, 1, 2, 37, 400):
+        values = random.integers(-span, span, (size, 3))
+        np.testing.assert_array_equal(distinct(values), np.unique(values))
 
 
 def test_boxes_say_what_places_say() -> None:
