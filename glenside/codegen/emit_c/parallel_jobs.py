@@ -54,11 +54,16 @@ class Job:
     def scratch(self) -> bool:
         return any(part.scratch for part in self.parts)
 
-    def lines(self, name: str, scratch: int) -> Iterator[str]:
-        """Yields the function of a job; `scratch`: bytes of scratch memory per thread."""
+    def lines(self, name: str, scratch: int, table: str = "") -> Iterator[str]:
+        """Yields the function of a job.
+
+        scratch  bytes of scratch memory per thread
+        table    the name of the first argument of each part, whose elements numbers of jobs may be; "" for none
+        """
         own = f"(unsigned char *)b[{self.buffers}] + thread * {scratch}"
         yield f"static int {name}(void *const *b, int64_t first, int64_t last, int64_t thread)"
         unused = "" if self.scratch else "(void)thread; "
+        unused += f"const int64_t *{table} = b[0]; (void){table}; " if table else ""
         calls, begin = [], 0
         for part in self.parts:
             calls.append(part.call(begin, own))

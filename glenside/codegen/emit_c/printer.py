@@ -54,7 +54,11 @@ _RUN = """PUBLIC int run(GIVEN, void *threads, double *seconds)
 }""".replace("GIVEN", _GIVEN)
 
 
-def source(loops: Loops, plan: Arena | None = None) -> Source:
+TABLE = "open_numbers"
+"""The C name of the numbers that depend on open sizes."""
+
+
+def source(loops: Loops, plan: Arena | None = None, *, is_open: bool = False) -> Source:
     """Returns C of `int run(const void *const *given, void *const *results, unsigned char *arena, void *threads,
     double *seconds)`.
 
@@ -63,9 +67,11 @@ def source(loops: Loops, plan: Arena | None = None) -> Source:
     `run` returns 0; n if the index of the nth `Require` of the loops is outside of its axis; -1 if memory does not
     suffice. `run_nest` runs one nest. A text that includes this C may define PUBLIC as static.
 
-    plan  the memory plan of the temporaries; by default it is made here
+    plan     the memory plan of the temporaries; by default it is made here
+    is_open  True: the last pointer in `given` is the table of numbers that depend on open sizes, and each function gets
+             it as its first argument
     """
-    return Printer(loops, plan).source()
+    return Printer(loops, plan, is_open=is_open).source()
 
 
 class Printer(Pointers):
@@ -77,9 +83,10 @@ class Printer(Pointers):
     known   memoizes functions by structure: key -> name, and the positions of the buffers that are its arguments
     """
 
-    def __init__(self, loops: Loops, plan: Arena | None = None) -> None:
+    def __init__(self, loops: Loops, plan: Arena | None = None, *, is_open: bool = False) -> None:
         super().__init__()
         self.loops, self.arena = loops, plan or arena(loops)
+        self.table = [TABLE] if is_open else []
         self.places = self.arena.places
         self.shared: set[Buffer] = set()
         self.nests: dict[str, str] = {}
@@ -110,7 +117,7 @@ class Printer(Pointers):
         if any(len(job.parts) > 1 for job in self.jobs):
             yield SHARE
         for job, name in self.jobs.items():
-            yield from job.lines(name, self.arena.scratch)
+            yield from job.lines(name, self.arena.scratch, *self.table)
         yield from self.entries(_GIVEN, steps)
 
     def entries(self, given: str, steps: Sequence[str]) -> Iterator[str]:
@@ -121,6 +128,8 @@ class Printer(Pointers):
     def switch(self, head: str, last: str, steps: Sequence[str]) -> Iterator[str]:
         """Yields a function that runs one nest."""
         yield f"{head}\n{{\n    int status = 0;\n    (void)given; (void)results; (void)arena; (void){last};"
+        given = sum(buffer.role in (Role.INPUT, Role.CONSTANT) for buffer in self.loops.buffers)
+        yield from (f"    const int64_t *{table} = given[{given}];\n    (void){table};" for table in self.table)
         yield from ("    switch (nest) {", *steps, "    }", "    return status;", "}")
 
     def _step(self, nest: Nest) -> Iterator[str]:
@@ -170,7 +179,7 @@ class Printer(Pointers):
                 continue
             last = body[0].axis.size if isinstance(body[0], For) else 1
             name, buffers = self._function(body, parallel)
-            given = [*(f"b{numbers[buffer]}" for buffer in buffers), "0", str(last)]
+            given = [*self.table, *(f"b{numbers[buffer]}" for buffer in buffers), "0", str(last)]
             if any(buffer.role is Role.SCRATCH for buffer in used_buffers(body)):
                 given.append(f"arena + {self.arena.size}")
             yield f"    if ((status = {name}({', '.join(given)}))) return status;"
@@ -180,9 +189,13 @@ class Printer(Pointers):
         steps, given, parts = loops[0].axis.size, [], []
         for loop in loops:
             name, buffers = self._function([loop], True)
-            given += [f"b{numbers[buffer]}" for buffer in buffers]
+            given += [*self.table, *(f"b{numbers[buffer]}" for buffer in buffers)]
             scratch = any(buffer.role is Role.SCRATCH for buffer in used_buffers([loop]))
-            parts.append(Part(name, len(buffers), scratch, loop.beside and (steps, *loop.beside, loop.axis.size)))
+            parts.append(
+                Part(
+                    name, len(self.table) + len(buffers), scratch, loop.beside and (steps, *loop.beside, loop.axis.size)
+                )
+            )
         job = Job(tuple(parts))
         name = self.jobs.setdefault(job, f"each{len(self.jobs) + 1}")
         given += [f"(arena + {self.arena.size})"] * job.scratch
@@ -218,14 +231,16 @@ class Printer(Pointers):
             lines = [*self._loop(first, "    ", "first", "last")]
         else:
             lines = [*self._statements(body, "    ")]
-        parameters = [
+        parameters = [f"const int64_t *{table}" for table in self.table]
+        parameters += [
             f"{'' if b in self.written else 'const '}{self.parameter(b)}{self.names[b]}" for b in self._given()
         ]
         places, _ = scratch_of(body)
         own = [f"    {self.memory(b)} *{self.names[b]} = (void *)(scratch + {place});" for b, place in places.items()]
         parameters += ["int64_t first, int64_t last", *(["unsigned char *scratch"] if own else [])]
         head = f"int NAME({', '.join(parameters)})\n{{\n"
-        end = ["    (void)first; (void)last;", "    return 0;", "}"]
+        unused = "".join(f" (void){table};" for table in self.table)
+        end = [f"    (void)first; (void)last;{unused}", "    return 0;", "}"]
         if any(f"(&{HELD}, " in line for line in lines):
             own, end = [f"    int64_t {HELD} = 0;", *own], [f"    matrix_close(&{HELD});", *end]
         text = head + "\n".join([*own, *lines, *end])
@@ -298,11 +313,13 @@ class Printer(Pointers):
         kinds = {name: self.parameter(buffer) for buffer, name in self.names.items()}
         given = [word for word in words if word in kinds or f"int64_t {word} " not in text]
         types = {name: f"{'' if name in changed else 'const '}{kind}" for name, kind in kinds.items()}
-        parameters = [f"{types.get(word, 'int64_t ')}{word}" for word in given]
+        parameters = [*(f"const int64_t *{table}" for table in self.table)]
+        parameters += [f"{types.get(word, 'int64_t ')}{word}" for word in given]
+        text += "".join(f"\n    (void){table};" for table in self.table)
         self.written |= before
         head = f"static __attribute__((noinline)) void NAME({', '.join(parameters)})\n{{\n"
         name = self.apart.setdefault(f"{head}{text}\n}}", f"part{len(self.apart) + 1}")
-        return f"{name}({', '.join(given)})"
+        return f"{name}({', '.join([*self.table, *given])})"
 
     def _simple(self, statement: Let | Store | Require | Sort | Prefetch | Fence) -> Iterator[str]:
         if isinstance(statement, Let):

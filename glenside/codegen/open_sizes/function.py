@@ -48,11 +48,9 @@ _MOST_KEPT = 64
 class _Sized:
     """The arguments of calls at given sizes: input buffers with dims and dtypes, those of results, and addresses.
 
-    numbers  the sizes as C reads them
-    held     the constants of these sizes, which the addresses point to
+    held  the constants and numbers of these sizes, which the addresses point to
     """
 
-    numbers: Any
     inputs: Sequence[tuple[Buffer, Kind]]
     results: Sequence[Kind]
     addresses: Any
@@ -75,7 +73,7 @@ class OpenFunction:
         made = loaded(lowered.written, self.machine)
         self.library, self.kept = made.library, made.kept
         lowered.seconds["compile"] = perf_counter() - began
-        self._run, self._set = self.library.run, self.library.open_sizes
+        self._run = self.library.run
         self.library.open_pool.restype = ctypes.c_void_p
         self._lock = RLock()
         self._given = [b for b in lowered.buffers if b.role in (Role.INPUT, Role.CONSTANT)]
@@ -92,7 +90,6 @@ class OpenFunction:
         self._known: dict[tuple[int, ...], _Sized] = {}
         self._arena: tuple[int, ctypes.c_void_p, Array] | None = None
         self._pool: Pool | None = None
-        self._current: tuple[int, ...] | None = None
         self._check_meaning()
 
     @property
@@ -237,9 +234,6 @@ class OpenFunction:
             )
         stored = pointers([results[number] for number in self._stored])
         pool = self._pooled(threads)
-        if self._current != key:
-            self._set(own.numbers)
-            self._current = key
         arena = self._memory(1 if pool is None else pool.threads)
         status = self._run(given, stored, arena, pool and pool.address, None)
         if status:
@@ -278,12 +272,13 @@ class OpenFunction:
             empty = np.empty(0)
             pairs = [(b, b.at(sizes)) for b in lowered.inputs]
             results = [(lowered.buffers[i].at(sizes), RECORDS[lowered.buffers[i].dtype].numpy) for i in self._results]
+            table = np.zeros(max(1, len(lowered.text.numbers)), np.int64)
+            self.library.open_sizes((ctypes.c_int64 * len(key))(*key), ctypes.c_void_p(address_of(table)))
             made = _Sized(
-                (ctypes.c_int64 * len(key))(*key),
                 [(Buffer(b.name, Dims(dims), b.dtype, b.role), (dims, RECORDS[b.dtype].numpy)) for b, dims in pairs],
                 results,
-                pointers([constants.get(b.name, empty) for b in self._given]),
-                constants,
+                pointers([*(constants.get(b.name, empty) for b in self._given), table]),
+                (constants, table),
             )
             if len(self._known) >= _MOST_KEPT:
                 self._known.pop(next(iter(self._known)))

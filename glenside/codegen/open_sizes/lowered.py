@@ -129,7 +129,7 @@ class OpenLowered:
         self.operators = [require.operator for require in required(self._greatest)]
         self.arena = arena(self._greatest, in_place=False)
         few = samples[:_TEXTS]
-        texts = [source(own, self.planned(own)) for own in (self.template.at(own, None) for own in few)]
+        texts = [source(own, self.planned(own), is_open=True) for own in (self.template.at(own, None) for own in few)]
         ratios = [(above[:_TEXTS], below[:_TEXTS]) for above, below in self.template.ratios]
         self.text = SourceTemplate(fitter.restricted(few), texts, ratios, list(self.open.ranges))
         self.written = self.text.source
@@ -278,7 +278,7 @@ class OpenLowered:
             raise BadInput(f"{at} the loops of other sizes do not hold: {error}") from error
         if whole and len(self.verified) >= _TEXTS:
             return Verified(dict(sizes), whole)
-        own, of_all = tokens_of(source(loops, plan)), self.text.at(sizes)
+        own, of_all = tokens_of(source(loops, plan, is_open=True)), self.text.at(sizes)
         if len(own) == len(of_all) and own != of_all:
             raise Unverified(f"{at} the C of all sizes differs from the verified loops: a mistake of Glenside")
         return Verified(dict(sizes), whole and own == of_all)  # a factor of 0 or 1 is not printed

@@ -8,16 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 
-from glenside.codegen.emit_c.translation_units import Source
+from glenside.codegen.emit_c.printer import TABLE
+from glenside.codegen.emit_c.translation_units import PUBLIC, Source
 from glenside.codegen.open_sizes.expression import FLOOR_QUOTIENT, Expression
 from glenside.codegen.open_sizes.fit import Fitter, Observed
 from glenside.codegen.open_sizes.template import NotUniform
 
-TABLE = "open_numbers"
-"""The C array of all numbers that depend on the sizes."""
 _TOKEN = re.compile(r"(?<![\w.])(\d[\w.]*(?:(?<=[pPeE])[-+]\d+\w*)?)")
 _COMMENT = re.compile(r"/\*.*?\*/", re.S)
-_HIDDEN = '__attribute__((visibility("hidden")))'
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,8 @@ Token = str | Observed | _Real
 class SourceTemplate:
     """C source as a function of sizes. Raises NotUniform.
 
-    source  the C source; `open_sizes(const int64_t *)` sets the sizes, in their order
+    source  the C source, whose `run` gets the table of numbers behind the other pointers that are given;
+            `open_sizes(const int64_t *sizes, int64_t *table)` computes it from the sizes, in their order
     """
 
     def __init__(
@@ -52,10 +51,9 @@ class SourceTemplate:
             raise NotUniform("the functions of its C differ in number")
         self.nests = [self._tokens([own.nests[i] for own in sources]) for i in range(len(first.nests))]
         self.end = self._tokens([own.end for own in sources])
-        self.title = f"{first.title}\nextern {_HIDDEN} long long {TABLE}[];"
         helpers, nests = (tuple(_local(self._text(tokens)) for tokens in own) for own in (self.helpers, self.nests))
         end = _global(self._text(self.end))
-        self.source = Source(self.title, helpers, nests, f"{self._setter(names)}\n{end}")
+        self.source = Source(first.title, helpers, nests, f"{self._setter(names)}\n{end}")
 
     def at(self, sizes: Mapping[str, int]) -> list[str]:
         """Returns the tokens of the source at given sizes, as `tokens_of` gives those of a source."""
@@ -113,14 +111,15 @@ class SourceTemplate:
         return f"z{self.numbers.setdefault(token, len(self.numbers))}"
 
     def _setter(self, names: Sequence[str]) -> str:
-        """Returns C of the table of numbers, and of the function that computes it from the sizes."""
+        """Returns C of the function that computes the table of numbers from the sizes."""
         named = {name: f"n[{i}]" for i, name in enumerate(names)}
         lines = [f"    {TABLE}[{i}] = {self.expressions[own].in_c(named)};" for own, i in self.numbers.items()]
         return "\n".join(
             [
-                f"{_HIDDEN} long long {TABLE}[{max(1, len(self.numbers))}];",
+                PUBLIC,
                 FLOOR_QUOTIENT,
-                "void open_sizes(const int64_t *n)\n{\n    (void)floor_quotient; (void)n;",
+                f"PUBLIC void open_sizes(const int64_t *n, int64_t *{TABLE})\n{{",
+                f"    (void)floor_quotient; (void)n; (void){TABLE};",
                 *lines,
                 "}",
             ]
