@@ -25,7 +25,7 @@ def test_what_is_printed_once_is_the_same(name: str, machine: Machine | None, mo
     loops = lower(gl.models.load(name, **NETWORKS[name]).seeded_constants(0), machine)
     found = printer.source(loops)
     places = itertools.count()
-    monkeypatch.setattr(printer, "alike", lambda body: (next(places), alike(body)[1]))
+    monkeypatch.setattr(printer, "alike", lambda body, _: (next(places), alike(body)[1]))
     assert str(found) == str(printer.source(loops))
     assert len(found.nests) < next(places)
 

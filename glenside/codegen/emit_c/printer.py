@@ -37,7 +37,7 @@ from glenside.codegen.loop_ir.ir import (
     When,
     is_parallel,
 )
-from glenside.codegen.loop_ir.structural_hash import alike
+from glenside.codegen.loop_ir.structural_hash import alike, first_offsets, relative
 from glenside.codegen.memory.buffer_arena import Arena, arena, scratch_of
 from glenside.ir.index_map import Index
 
@@ -168,53 +168,59 @@ class Printer(Pointers):
 
     def _calls(self, nest: Nest) -> Iterator[str]:
         """Yields the calls of a nest's functions: one for each parallel loop, with the loops that run beside it."""
-        numbers = self.numbers
         for parallel, group in groupby(nest.body, is_parallel):
             body = list(group)
             if parallel:
                 loops = [statement for statement in body if isinstance(statement, For)]
                 firsts = [i for i, loop in enumerate(loops) if not i or not loop.beside]
                 for first, end in zip(firsts, [*firsts[1:], len(loops)], strict=True):
-                    yield self._job(loops[first:end], numbers)
+                    yield self._job(loops[first:end])
                 continue
             last = body[0].axis.size if isinstance(body[0], For) else 1
-            name, buffers = self._function(body, parallel)
-            given = [*self.table, *(f"b{numbers[buffer]}" for buffer in buffers), "0", str(last)]
+            name, own = self._function(body, parallel)
+            given = [*self.table, *own, "0", str(last)]
             if any(buffer.role is Role.SCRATCH for buffer in used_buffers(body)):
                 given.append(f"arena + {self.arena.size}")
             yield f"    if ((status = {name}({', '.join(given)}))) return status;"
 
-    def _job(self, loops: Sequence[For], numbers: Mapping[Buffer, int]) -> str:
+    def _job(self, loops: Sequence[For]) -> str:
         """Returns a call for the steps of a parallel loop, and for the rows of the loops that run beside it."""
         steps, given, parts = loops[0].axis.size, [], []
         for loop in loops:
-            name, buffers = self._function([loop], True)
-            given += [*self.table, *(f"b{numbers[buffer]}" for buffer in buffers)]
+            name, own = self._function([loop], True)
+            given += [*self.table, *(f"({pointer})" if " " in pointer else pointer for pointer in own)]
             scratch = any(buffer.role is Role.SCRATCH for buffer in used_buffers([loop]))
-            parts.append(
-                Part(
-                    name, len(self.table) + len(buffers), scratch, loop.beside and (steps, *loop.beside, loop.axis.size)
-                )
-            )
+            count = len(self.table) + len(own)
+            parts.append(Part(name, count, scratch, loop.beside and (steps, *loop.beside, loop.axis.size)))
         job = Job(tuple(parts))
         name = self.jobs.setdefault(job, f"each{len(self.jobs) + 1}")
         given += [f"(arena + {self.arena.size})"] * job.scratch
         pointers = f"(void *[]){{{', '.join(f'(void *){buffer}' for buffer in given)}}}"
         return f"    if ((status = for_all(threads, {name}, {pointers}, {steps}))) return status;"
 
-    def _function(self, body: Sequence[Statement], parallel: bool) -> tuple[str, Sequence[Buffer]]:
-        """Returns the function of statements and its buffer arguments; a structurally equal function is reused."""
-        like, buffers = alike(body)
+    def _function(self, body: Sequence[Statement], parallel: bool) -> tuple[str, Sequence[str]]:
+        """Returns the function of statements and the pointers that it takes; a structurally equal one is reused.
+
+        A function whose indices have a constant offset takes a pointer to the element at this offset, so that the
+        steps of a recurrence share a function.
+        """
+        offsets = first_offsets(body)
+        like, buffers = alike(body, offsets)
         self.shared = self.arena.sharing(buffers)
         key = like, tuple(number for number, buffer in enumerate(buffers) if buffer in self.shared)
         if key not in self.known:
             before = self.required
-            name = self._text(body, parallel)
+            name = self._text(relative(body, offsets), parallel)
             if self.required != before:  # its statuses are unique
-                return name, self._given()
+                return name, [self._pointer_to(buffer, offsets) for buffer in self._given()]
             self.known[key] = name, [buffers.index(buffer) for buffer in self._given()]
         name, places = self.known[key]
-        return name, [buffers[place] for place in places]
+        return name, [self._pointer_to(buffers[place], offsets) for place in places]
+
+    def _pointer_to(self, buffer: Buffer, offsets: Mapping[Buffer, int]) -> str:
+        """Returns a pointer to the first element of a buffer, or to the one at its offset."""
+        offset = offsets.get(buffer, 0)
+        return f"b{self.numbers[buffer]}{f' + {offset}' if offset else ''}"
 
     def parameter(self, buffer: Buffer) -> str:
         """Returns the declaration of a pointer parameter: `restrict` unless the buffer shares its memory."""

@@ -163,8 +163,8 @@ def distinct(values: Array) -> Array:
         return flat.astype(np.int64)
     least, most = int(flat.min()), int(flat.max())
     if most - least >= _MASKED * flat.size:
-        found = np.sort(flat).astype(np.int64)
-        return found[np.concatenate([[True], found[1:] != found[:-1]])]
+        found: Array = np.sort(flat).astype(np.int64)
+        return np.asarray(found[np.concatenate([[True], found[1:] != found[:-1]])])
     mask = np.zeros(most - least + 1, np.bool_)
     mask[flat - least] = True
     return np.flatnonzero(mask) + least

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
-from glenside.codegen.loop_ir.ir import Buffer, Local, Role, Statement
+from glenside.codegen.loop_ir.accesses import accesses
+from glenside.codegen.loop_ir.affine_analysis import with_loads
+from glenside.codegen.loop_ir.ir import (
+    Buffer,
+    For,
+    Formula,
+    Let,
+    Load,
+    Local,
+    Prefetch,
+    Role,
+    Sort,
+    Statement,
+    Store,
+    When,
+)
+
+_Accessing = TypeVar("_Accessing", bound=Load | Store | Prefetch)
 
 
 @dataclass(frozen=True)
@@ -38,14 +55,15 @@ def _fields(kind: type) -> tuple[str, ...] | None:
     return tuple(f.name for f in fields(kind)) if own else None
 
 
-def alike(body: Sequence[Statement]) -> tuple[Hashable, list[Buffer]]:
+def alike(body: Sequence[Statement], offsets: Mapping[Buffer, int] | None = None) -> tuple[Hashable, list[Buffer]]:
     """Returns a structural key, and the buffers in the order of their first use.
 
     Statements that differ only in their buffers have equal keys. The key contains registers whole. For other buffers
     it has the dtype and which uses are of the same buffer. Accesses use flat indices, so dims matter for scratch
-    memory alone, which the emitted function allocates itself.
+    memory alone, which the emitted function allocates itself. Indices are relative to `offsets`, if given.
     """
     numbers: dict[Buffer, int] = {}
+    moved = offsets or {}
 
     def key(part: Any) -> Hashable:
         if isinstance(part, tuple | list):
@@ -59,6 +77,64 @@ def alike(body: Sequence[Statement]) -> tuple[Hashable, list[Buffer]]:
         if names is None:
             found: Hashable = part
             return found
+        if moved and isinstance(part, (Load, Store, Prefetch)):
+            part = _moved(part, moved)
         return (part.__class__, *[key(getattr(part, name)) for name in names])
 
     return key(body), list(numbers)
+
+
+def first_offsets(body: Sequence[Statement]) -> dict[Buffer, int]:
+    """Returns the least constant of the indices of each buffer in memory, where it is an index of an element and not 0.
+
+    The steps of a recurrence, and the parts of a concatenation, differ in these alone.
+    """
+    least: dict[Buffer, int] = {}
+    for access in accesses(body):
+        known = least.get(access.buffer)
+        least[access.buffer] = access.place.constant if known is None else min(known, access.place.constant)
+    fixed = set(_sorted(body))
+    return {
+        buffer: offset
+        for buffer, offset in least.items()
+        if 0 < offset < buffer.dims.product()
+        and not buffer.nibbles
+        and buffer.role not in (Role.SCRATCH, Role.REGISTER)
+        and buffer not in fixed
+    }
+
+
+def _sorted(body: Sequence[Statement]) -> Iterator[Buffer]:
+    """Yields the buffers of sorts, whose indices are the same in both."""
+    for statement in body:
+        if isinstance(statement, For | When):
+            yield from _sorted(statement.body)
+        elif isinstance(statement, Sort):
+            yield from (statement.items, statement.positions)
+
+
+def relative(body: Sequence[Statement], offsets: Mapping[Buffer, int]) -> Sequence[Statement]:
+    """Returns statements whose indices are relative to offsets of their buffers."""
+
+    def change(formula: Formula) -> Formula:
+        return with_loads(formula, lambda load: _moved(load, offsets))
+
+    def statement(one: Statement) -> Statement:
+        if isinstance(one, For):
+            return replace(one, body=tuple(map(statement, one.body)))
+        if isinstance(one, When):
+            condition = None if one.condition is None else change(one.condition)
+            return replace(one, body=tuple(map(statement, one.body)), condition=condition)
+        if isinstance(one, Store):
+            return replace(_moved(one, offsets), formula=change(one.formula))
+        if isinstance(one, Let):
+            return replace(one, formula=change(one.formula))
+        return _moved(one, offsets) if isinstance(one, Prefetch) else one
+
+    return tuple(map(statement, body)) if offsets else body
+
+
+def _moved(part: _Accessing, offsets: Mapping[Buffer, int]) -> _Accessing:
+    """Returns an access whose index is relative to the offset of its buffer."""
+    offset = offsets.get(part.buffer, 0)
+    return replace(part, place=part.place - offset) if offset else part
