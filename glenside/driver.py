@@ -281,9 +281,9 @@ def compile(
         program = load(program, dims=dims)
     if isinstance(program, OpenProgram):
         left = {"memory": memory, "without": without, **how}
-        left |= {} if activations == "float32" else {"activations": activations}
         named = None if target in (DEFAULT_TARGET, AS_IT_IS, None) else target
-        function: Any = compiled_open(program, named, machine, check, [name for name, value in left.items() if value])
+        others = [name for name, value in left.items() if value]
+        function: Any = compiled_open(program, named, machine, check, activations, others)
     else:
         program = with_activations(_program(program, "compiled"), activations)
         function = _compiled(program, target, machine, memory, check, without, how)

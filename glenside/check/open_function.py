@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from glenside.check.compiled import CheckFailed
+from glenside.codegen.lowering.quantized_activations import with_activations
 from glenside.codegen.open_sizes.function import OpenFunction
 from glenside.codegen.open_sizes.lowered import OpenLowered
 from glenside.codegen.processor.model import is_here, machine_of
@@ -15,7 +17,7 @@ from glenside.passes.integer_sums import for_processors, integer_sums
 
 
 def compiled_open(
-    program: OpenProgram, target: object, machine: str, check: bool, options: Sequence[str]
+    program: OpenProgram, target: object, machine: str, check: bool, activations: str, options: Sequence[str]
 ) -> OpenFunction:
     """Compiles a program with open sizes for a machine, without a search.
 
@@ -35,6 +37,8 @@ def compiled_open(
         raise BadInput(f"this computer has no {of.name}")
 
     changes = [True]
+    make = program.make
+    program = replace(program, make=lambda sizes: with_activations(make(sizes), activations))
 
     def prepare(own: Program) -> Program:
         if of is None:

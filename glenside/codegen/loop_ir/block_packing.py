@@ -38,7 +38,8 @@ class BlockSums(Packing):
     factor: int = 1
 
     def statements(self) -> tuple[Statement, ...]:
-        outer = [Axis(i, n) for i, (n, _) in enumerate(self.outer)]
+        limits = (*self.limits, *(0 for _ in self.outer[len(self.limits) :]))
+        outer = [Axis(i, n, limit) for i, ((n, _), limit) in enumerate(zip(self.outer, limits, strict=True))]
         inner = [Axis(i, n) for i, (n, _) in enumerate(self.inner, len(outer))]
         place, total = Index() + self.first, Local(f"sum_of_{self.source.name}", "int32")
         for axis, (_, stride) in zip((*outer, *inner), (*self.outer, *self.inner), strict=True):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from glenside.codegen.loop_ir.ir import Buffer
+from glenside.codegen.loop_ir.ir import Buffer, For, Statement
 from glenside.codegen.processor.model import Machine
 from glenside.ir.index_map import Axis
 
@@ -33,6 +33,11 @@ def open_now() -> tuple[int, ...]:
 def is_open(size: int) -> bool:
     """True if a size depends on open sizes."""
     return any(size and size % n == 0 for n in _OPEN.get())
+
+
+def has_open_axis(statement: Statement) -> bool:
+    """True if the size of a loop depends on open sizes."""
+    return isinstance(statement, For) and (statement.axis.limit > 0 or any(map(has_open_axis, statement.body)))
 
 
 def axis_of(number: int, size: int) -> Axis:

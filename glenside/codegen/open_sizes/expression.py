@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 
@@ -56,6 +56,23 @@ class Expression:
             found += factor
         return found
 
+    def __add__(self, other: Expression) -> Expression:
+        return _sum((*self.terms, *other.terms), self.constant + other.constant)
+
+    def __mul__(self, other: Expression) -> Expression:
+        ours, theirs = ((*one.terms, (one.constant, ())) for one in (self, other))
+        products = [(a * b, (*left, *right)) for a, left in ours for b, right in theirs]
+        return _sum(products, 0)
+
+    def __floordiv__(self, divisor: int) -> Expression:
+        """Divides by a fixed integer, rounding down; products that it divides leave the quotient."""
+        whole = [(factor // divisor, atoms) for factor, atoms in self.terms if factor % divisor == 0]
+        rest = [(factor, atoms) for factor, atoms in self.terms if factor % divisor]
+        outside, inside = divmod(self.constant, divisor)
+        if not rest:
+            return _sum(whole, outside)
+        return _sum([*whole, (1, (Quotient(Expression(tuple(rest)), inside, divisor),))], outside)
+
     @property
     def is_affine(self) -> bool:
         """True if each product is a single atom."""
@@ -87,6 +104,19 @@ class Expression:
     def __str__(self) -> str:
         found = ["*".join([*([] if factor == 1 else [str(factor)]), *map(str, atoms)]) for factor, atoms in self.terms]
         return " + ".join([*found, *([str(self.constant)] if self.constant or not found else [])])
+
+
+def _sum(products: Iterable[tuple[int, tuple[Atom, ...]]], constant: int) -> Expression:
+    """Returns the sum of products and a constant in a canonical order: equal sums are equal expressions."""
+    factors: dict[tuple[Atom, ...], int] = {}
+    for factor, atoms in products:
+        own = tuple(sorted(atoms, key=str))
+        factors[own] = factors.get(own, 0) + factor
+    constant += factors.pop((), 0)
+    terms = sorted(
+        ((factor, atoms) for atoms, factor in factors.items() if factor), key=lambda term: [*map(str, term[1])]
+    )
+    return Expression(tuple(terms), constant)
 
 
 def _atom_in_c(atom: Atom, names: Mapping[str, str]) -> str:

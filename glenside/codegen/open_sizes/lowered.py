@@ -17,7 +17,8 @@ from glenside.codegen.loop_ir.open_axes import open_sizes
 from glenside.codegen.lowering.constant_preparation import prepared
 from glenside.codegen.memory.buffer_arena import Arena, arena
 from glenside.codegen.open_sizes.fit import Fitter
-from glenside.codegen.open_sizes.samples import sample_sizes, verified_sizes
+from glenside.codegen.open_sizes.open_integer import Numbers
+from glenside.codegen.open_sizes.samples import printing_sizes, sample_sizes, verified_sizes
 from glenside.codegen.open_sizes.source_text import SourceTemplate, tokens_of
 from glenside.codegen.open_sizes.template import Misfit, NotUniform, OpenBuffer, Template, terms_of
 from glenside.codegen.pipeline import lower
@@ -39,8 +40,8 @@ _SECONDS, _LEAST_VERIFIED, _MOST_VERIFIED = 3.0, 6, 24
 
 _WINDOWS_TRIED, _MAX_RANK = 6, 5
 """The sizes at which windows of constants are compared, and their most axes."""
-_TEXTS = 9
-"""Samples of which C is printed."""
+_TEXTS = 4
+"""Verified sizes of which C is printed, too."""
 _MOST_KEPT = 8
 """Programs of some sizes that are kept."""
 _PERIOD = 400
@@ -128,10 +129,7 @@ class OpenLowered:
         self._greatest = self.template.at(self.open.greatest, None, self._elements)
         self.operators = [require.operator for require in required(self._greatest)]
         self.arena = arena(self._greatest, in_place=False)
-        few = samples[:_TEXTS]
-        texts = [source(own, self.planned(own), is_open=True) for own in (self.template.at(own, None) for own in few)]
-        ratios = [(above[:_TEXTS], below[:_TEXTS]) for above, below in self.template.ratios]
-        self.text = SourceTemplate(fitter.restricted(few), texts, ratios, list(self.open.ranges))
+        self.text = self._printed()
         self.written = self.text.source
         self._sort_constants(programs)
         self.seconds["lower"] = perf_counter() - began
@@ -147,6 +145,15 @@ class OpenLowered:
             with open_sizes(sizes):
                 found.append(lower(own, machine, _LEFT_OUT))
         return found
+
+    def _printed(self) -> SourceTemplate:
+        """Returns C of all sizes."""
+        sizes = printing_sizes(self.open)
+        numbers = Numbers()
+        loops = self.template.symbolic(sizes, numbers)
+        return SourceTemplate(
+            source(loops, self.planned(loops), is_open=True), numbers, self.template.ratios_at(sizes), list(self.open.ranges)
+        )
 
     def program_at(self, sizes: Mapping[str, int]) -> Program:
         """Returns the program of given sizes as it is lowered. Raises BadInput, which names the sizes."""

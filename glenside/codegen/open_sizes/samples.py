@@ -11,8 +11,11 @@ SAMPLES = 11
 """Sizes at which a program is lowered, for one open size."""
 _MORE = 3
 """More of them for each further open size."""
-_LEAST, _MOST = 131, 260
+_LEAST, _MOST = 131, 700
 """Samples are between these where the range allows it: a few of the largest tiles."""
+
+_PRINTED = 1009
+"""Steps from the least size to those at which C is printed."""
 
 
 def sample_sizes(program: OpenProgram, seed: int = 0, times: int = 1) -> Iterator[list[dict[str, int]]]:
@@ -37,6 +40,14 @@ def sample_sizes(program: OpenProgram, seed: int = 0, times: int = 1) -> Iterato
             draw = Random(seed)
             drawn = {name: draw.sample(own, count) for name, own in chosen.items()}
             yield [{name: own[i] for name, own in drawn.items()} for i in range(count)]
+
+
+def printing_sizes(program: OpenProgram) -> dict[str, int]:
+    """Returns different sizes, greater than the samples, at which C of all sizes is printed."""
+    return {
+        name: low + step * (_PRINTED + 2 * number)
+        for number, (name, (low, _, step)) in enumerate(program.ranges.items())
+    }
 
 
 def verified_sizes(program: OpenProgram, most: int, seed: int = 0) -> Iterator[dict[str, int]]:

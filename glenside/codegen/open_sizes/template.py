@@ -10,6 +10,7 @@ from typing import Any
 from glenside.codegen.loop_ir.ir import Buffer, Loops, Nest, Role
 from glenside.codegen.open_sizes.expression import Expression, Size
 from glenside.codegen.open_sizes.fit import Fitter, Observed
+from glenside.codegen.open_sizes.open_integer import Numbers, OpenInteger
 from glenside.ir.index_map import Axis
 from glenside.ir.program import Program
 from glenside.ir.term import Term, postorder
@@ -132,6 +133,21 @@ class Template:
         found: Loops = _Instance(numbers, terms, elements or {}).made(self._root)
         return found
 
+    def symbolic(self, sizes: Mapping[str, int], numbers: Numbers) -> Loops:
+        """Returns the loops at given sizes, without terms; their integers know their expressions. Raises Misfit."""
+        own = {of: OpenInteger(e.at(sizes), e + Expression(), numbers) for of, e in self.expressions.items()}
+        found: Loops = _Instance(own, None, {}).made(self._root)
+        return found
+
+    def ratios_at(self, sizes: Mapping[str, int]) -> dict[Fraction, tuple[Expression, Expression]]:
+        """Returns the numerator and the denominator of each rational number, by its value at given sizes."""
+        found = {}
+        for parts in self.ratios:
+            above, below = (self.expressions.get(part) or Expression((), part[0]) for part in parts)
+            if below.at(sizes):
+                found[Fraction(above.at(sizes), below.at(sizes))] = above, below
+        return found
+
     def _unified(self, parts: tuple[Any, ...], where: str) -> Any:
         """Returns the template of corresponding parts of all samples. Raises NotUniform."""
         first = parts[0]
@@ -149,6 +165,8 @@ class Template:
                 raise NotUniform(f"{where}: {sorted({len(part) for part in parts})} parts")
             items = tuple(self._unified(own, where) for own in zip(*parts, strict=True))
             return _Sequence(type(first), items)
+        if isinstance(first, Nest):
+            return self._record(parts, f"the nest {first.what}")
         if is_dataclass(first):
             return self._record(parts, f"{where}.{type(first).__name__}")
         return first if all(part == first for part in parts) else self._number(parts, where)

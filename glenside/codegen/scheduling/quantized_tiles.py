@@ -156,10 +156,9 @@ class BlockTiles(DeepTiles):
         strides = [*(coefficient(same.place, a) for a in own), *(coefficient(place, a) for a in outer)]
         sizes = [axis.size for axis in (*own, *outer)]
         buffer = Buffer(f"{same.buffer.name}.sums", Dims((prod(sizes),)), "int32", Role.TEMPORARY)
-        axes = tuple(zip(sizes, strides, strict=True))
-        self.sums = BlockSums(
-            buffer, same.buffer, same.place.constant, axes, ((last.size, 1),), 1, (), factor=-self._offset
-        )
+        axes, limits = tuple(zip(sizes, strides, strict=True)), tuple(axis.limit for axis in own)
+        inner, first = ((last.size, 1),), same.place.constant
+        self.sums = BlockSums(buffer, same.buffer, first, axes, inner, 1, (), limits=limits, factor=-self._offset)
         return Load(buffer, flattened([*map(at, own), *map(at, outer)], sizes))
 
     def _copied(self, piece: tuple[int, int, int, int], tiles: int) -> dict[Formula, Buffer]:

@@ -298,7 +298,7 @@ def _squares(block: Block, across: Axis, of: int, axes: Iterator[int]) -> list[S
 
 def _high_and_low(axis: Axis, size: int, times: int, length: int, axes: Iterator[int]) -> tuple[Axis, Axis]:
     """Returns the axes that count pieces, and elements of a piece: whole ones of a length, or the remainder."""
-    is_rest = axis.limit > 0 and times == 1
+    is_rest = axis.limit > 0 and size < length
     return Axis(next(axes), times, axis.limit * (not is_rest)), Axis(next(axes), size, length * is_rest)
 
 

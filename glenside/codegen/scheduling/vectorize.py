@@ -37,7 +37,7 @@ from glenside.codegen.loop_ir.ir import (
 )
 from glenside.codegen.loop_ir.loop_independence import is_independent
 from glenside.codegen.loop_ir.nest_builder import around
-from glenside.codegen.loop_ir.open_axes import axis_of, is_open
+from glenside.codegen.loop_ir.open_axes import axis_of, has_open_axis, is_open
 from glenside.codegen.loop_ir.scalar_expr import apply
 from glenside.codegen.processor.model import Machine
 from glenside.ir.dtypes import HALVES, INTEGERS, RECORDS
@@ -203,7 +203,7 @@ def with_way(loop: Statement, way: Way) -> Statement:
 def spread(axes: Sequence[Axis], body: Sequence[Statement], steps: int) -> list[Statement]:
     """Returns loops around a body; the outermost loop is parallel if `steps` are worth several threads."""
     made = around(axes, body)
-    if (steps >= _PARALLEL or is_open(steps)) and any(axis.is_loop for axis in axes):
+    if _is_worth_threads(made, steps) and any(axis.is_loop for axis in axes):
         made = [with_way(made[0], Way.PARALLEL)]
     return made
 
@@ -214,9 +214,14 @@ def shared(statements: Iterable[Statement], steps: int) -> list[Statement]:
     Statements that define a variable, such as the maximum of a softmax, stay serial: a variable is private to a thread.
     """
     loops = list(statements)
-    if (steps < _PARALLEL and not is_open(steps)) or any(isinstance(statement, Let) for statement in loops):
+    if not _is_worth_threads(loops, steps) or any(isinstance(statement, Let) for statement in loops):
         return loops
     return [with_way(loop, Way.PARALLEL) if isinstance(loop, For) and is_independent(loop) else loop for loop in loops]
+
+
+def _is_worth_threads(statements: Iterable[Statement], steps: int) -> bool:
+    """True if that many steps are worth several threads, or depend on open sizes."""
+    return steps >= _PARALLEL or is_open(steps) or any(map(has_open_axis, statements))
 
 
 def evenly(axes: Sequence[Axis]) -> list[Axis]:
