@@ -48,7 +48,9 @@ class SourceTemplate:
         count = len(printed.helpers)
         functions = [*map(_local, self._texts[:-1])]
         end = _VARIABLE.sub(rf"{TABLE}[\1]", self._texts[-1])
-        self.source = Source(title, tuple(functions[:count]), tuple(functions[count:]), f"{self._setter(names)}\n{end}")
+        self.source = Source(
+            printed.title, tuple(functions[:count]), tuple(functions[count:]), f"{self._setter(names)}\n{end}"
+        )
 
     def at(self, sizes: Mapping[str, int]) -> list[str]:
         """Returns the tokens of the source at given sizes, as `tokens_of` gives those of a source."""
