@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from glenside.builder import Builder
-from glenside.check import EXACT, CheckReport, check
+from glenside.check import EXACT, CheckReport, check, exact
 from glenside.check.layerwise import Equation, equations
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
@@ -127,15 +127,53 @@ def test_what_is_equal_for_the_numbers_that_come_alone_is_checked_as_a_whole() -
     assert not without.ok
 
 
-def test_reals_in_a_layer_are_no_equation() -> None:
+def test_reals_in_a_layer_are_an_equation() -> None:
     def of_reals(a: Term, b: Term) -> Term:
         return product(*(build("cast", t, "float32") for t in (a, b)))
 
     def split(a: Term, b: Term) -> Term:
         return in_parts(*(build("cast", t, "float32") for t in (a, b)))
 
-    original, other = (network([own, product, product]) for own in (of_reals, split))
-    assert equations(original, other, NAMES) is None
+    def forgets_one(a: Term, b: Term) -> Term:
+        return forgets(*(build("cast", t, "float32") for t in (a, b)))
+
+    original, other, wrong = (network([own, product, product]) for own in (of_reals, split, forgets_one))
+    found = equations(original, other, NAMES)
+    assert found is not None
+    assert list(found.values()) == [["one"]]
+    assert compared(other, original).layers == dict.fromkeys(NAMES, EXACT)
+    report = compared(wrong, original)
+    assert report.layers["one"].startswith("differs in")
+    assert not report.ok
+
+
+def test_a_source_is_compared_by_equations_too() -> None:
+    other = network([in_parts] * 3)
+    report = check(PLAIN, other, source=network([forgets_nothing] * 3))
+    assert report.ok
+    assert "2 distinct layers" in report.how
+    assert not check(PLAIN, other, source=network([forgets_nothing, forgets, in_parts])).ok
+    assert not check(PLAIN, other, source=network([in_parts] * 3, [lambda sums: as_bytes(sums, offset=1)] * 2)).ok
+
+
+def test_an_outcome_that_an_equation_misses_is_told_of_its_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def seldom(layer: Layer) -> Layer:
+        def above(a: Term, b: Term) -> Term:
+            real = build("cast", build("access", layer(a, b), 0), "float32")
+            limit = build("full", real.access.dims, "1000000000", "float32")
+            return build("access", build("cast", Builder.combine("minimum", real, limit), "int32"), 1)
+
+        return above
+
+    original, other = (network([product, seldom(own), product]) for own in (product, in_parts))
+    whole = compared(other, original)
+    monkeypatch.setattr(exact, "_SMALL", 0)
+    report = compared(other, original)
+    assert report.ok
+    assert report.layers["two"].startswith("equal where reached") == whole.layers["two"].startswith("equal where")
+    assert report.layers["two"] == report.result
+    assert report.layers["one"] == report.layers["three"] == EXACT
+    assert not compared(network([product, seldom(forgets), product]), original).ok
 
 
 def test_equal_programs_need_no_equations() -> None:
