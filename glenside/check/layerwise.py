@@ -45,9 +45,10 @@ def equations(original: Program, optimized: Program, names: Sequence[str]) -> di
             return None
         stand_in = cuts[0].get(first) or cuts[0].setdefault(first, stands.of(first))
         cuts[1].setdefault(second, stand_in)
+    forms = [first for first, _ in pairs], [second for _, second in pairs]
     sides = [
         _bodies(program.term, terms, cut)
-        for program, terms, cut in zip((original, optimized), zip(*pairs, strict=True), cuts, strict=True)
+        for program, terms, cut in zip((original, optimized), forms, cuts, strict=True)
     ]
     of: dict[tuple[Term, Term], list[str]] = {}
     for name in names:

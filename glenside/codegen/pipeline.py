@@ -6,13 +6,14 @@ out; tests verify after each of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from glenside.codegen.loop_ir.ir import Loops
 from glenside.codegen.loop_ir.module import Module
-from glenside.codegen.loop_ir.pass_observer import observe
+from glenside.codegen.loop_ir.open_axes import open_now
+from glenside.codegen.loop_ir.pass_observer import OBSERVER, observe
 from glenside.codegen.loop_ir.substitute_buffers import name_packings, share_packings
 from glenside.codegen.lowering.lower_terms import Lowering
 from glenside.codegen.passes.fuse_padding import fuse_padding
@@ -93,9 +94,35 @@ def require_optional(names: Collection[str]) -> None:
 def lower(program: Program, machine: Machine | None = None, without: Collection[str] = ()) -> Loops:
     """Lowers a program to loop nests, for a machine by all passes but those named in `without`; plain loops for None.
 
+    The last loops for a machine are kept until the same program is lowered again, as the answer of a search is.
+
     Raises BadInput for a black box, by its name, and for the name of no optional pass.
     """
     require_optional(without)
+    if machine is None or OBSERVER.get() is not None:
+        return _lowered(program, machine, without)
+    key = _key(program, machine, without)
+    kept = _KEPT.pop(key, None)
+    if kept is None:
+        kept = _lowered(program, machine, without)
+        _KEPT.clear()
+        _KEPT[key] = kept
+    return kept
+
+
+_KEPT: dict[Hashable, Loops] = {}
+"""The last loops, by what they depend on."""
+
+
+def _key(program: Program, machine: Machine, without: Collection[str]) -> Hashable:
+    """Returns what loops depend on: the term, the tensors, values of constants of one element, machine and sizes."""
+    values = [program.constants.get(name) for name, tensor in program.tensors.items() if tensor.dims.product() == 1]
+    known = tuple(None if value is None else value.tobytes() for value in values)
+    tensors = tuple(program.tensors.items())
+    return program.name, program.term, tensors, known, machine, frozenset(without), open_now()
+
+
+def _lowered(program: Program, machine: Machine | None, without: Collection[str]) -> Loops:
     lowering = Lowering(program, machine)
     with stage(LOWER):
         module = lowering.module()

@@ -153,6 +153,7 @@ def test_a_source_is_compared_by_equations_too() -> None:
     assert report.ok
     assert "2 distinct layers" in report.how
     assert not check(PLAIN, other, source=network([forgets_nothing, forgets, in_parts])).ok
+    assert check(PLAIN, other, source=Program(network([in_parts] * 3).term)).ok
     assert not check(PLAIN, other, source=network([in_parts] * 3, [lambda sums: as_bytes(sums, offset=1)] * 2)).ok
 
 
