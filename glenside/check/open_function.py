@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from glenside.check.compiled import CheckFailed
 from glenside.codegen.lowering.quantized_activations import with_activations
 from glenside.codegen.open_sizes.function import OpenFunction
 from glenside.codegen.open_sizes.lowered import OpenLowered
-from glenside.codegen.processor.model import is_here, machine_of
+from glenside.codegen.processor.model import Machine, is_here, machine_of
 from glenside.ir.errors import BadInput
 from glenside.ir.open_program import OpenProgram
 from glenside.ir.program import Program
@@ -35,10 +34,12 @@ def compiled_open(
     of = machine_of(machine)
     if of is not None and not is_here(of):
         raise BadInput(f"this computer has no {of.name}")
+    return checked_function(lowered_open(program.mapped(lambda own: with_activations(own, activations)), of), check)
 
+
+def lowered_open(program: OpenProgram, of: Machine | None) -> OpenLowered:
+    """Lowers a program with open sizes for a machine, or to plain loops for None. Raises BadInput, Unverified."""
     changes = [True]
-    make = program.make
-    program = replace(program, make=lambda sizes: with_activations(make(sizes), activations))
 
     def prepare(own: Program) -> Program:
         if of is None:
@@ -49,7 +50,12 @@ def compiled_open(
         changes[0] = found.term is not integer_sums(own).term  # batch norms are in programs of all sizes, or in none
         return found
 
-    function = OpenFunction(OpenLowered(program, of, prepare))
+    return OpenLowered(program, of, prepare)
+
+
+def checked_function(lowered: OpenLowered, check: bool) -> OpenFunction:
+    """Compiles a lowered program, and with `check` compares its results. Raises BadInput, CheckFailed."""
+    function = OpenFunction(lowered)
     if check and (wrong := function.wrong()):
-        raise CheckFailed(f"{program.name} as compiled fails its check {'; '.join(wrong)}")
+        raise CheckFailed(f"{lowered.open.name} as compiled fails its check {'; '.join(wrong)}")
     return function

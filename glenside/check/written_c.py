@@ -13,13 +13,15 @@ import numpy as np
 
 from glenside.cache.objects import find, keep
 from glenside.check.expected import Expected, values_of
-from glenside.codegen.loop_ir.ir import Buffer
+from glenside.codegen.c_library.export import Library, library
+from glenside.codegen.c_library.exported import Exported, buffer_elements, exported
+from glenside.codegen.c_library.files import file_names, machine_name
+from glenside.codegen.c_library.reader import NO_MEMORY, reader
+from glenside.codegen.open_sizes.lowered import OpenLowered
 from glenside.codegen.processor.find_compiler import Compiler, TakesTooLong, completed, known_compiler
 from glenside.codegen.processor.model import Machine, is_here
 from glenside.codegen.runtime.compile_and_load import LIBRARIES, computer, flags
 from glenside.codegen.runtime.compiled_function import Lowered
-from glenside.codegen.runtime.export import Library, library
-from glenside.codegen.runtime.library_files import NO_MEMORY, file_names, machine_name, reader
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
 from glenside.ir.files import write_together
@@ -46,7 +48,9 @@ class _CannotCompile(BadInput):
 
 
 def write(
-    lowered: Sequence[Lowered], path: PathLike, around: Callable[[Callable[[], str]], str] = lambda read: read()
+    lowered: Sequence[Lowered | OpenLowered],
+    path: PathLike,
+    around: Callable[[Callable[[], str]], str] = lambda read: read(),
 ) -> tuple[Library, str]:
     """Writes a program as C for each machine, NAME.c and the other files in its folder, and reads them back.
 
@@ -56,19 +60,24 @@ def write(
     Raises BadInput, WrittenWrong.
     """
     file = Path(path)
-    made, said = library(lowered, file.stem), ""
+    own = list(map(exported, lowered))
+    made, said = library(own, file.stem), ""
 
     def verify(written: Mapping[Path, Path]) -> None:
         nonlocal said
-        said = around(partial(read_back, lowered, file, written))
+        said = around(partial(read_back, own, file, written))
 
     texts = {file.parent / name: text.encode() for name, text in made.texts.items()}
     write_together({**texts, file.with_suffix(".weights"): made.weights}, verify)
     return made, said
 
 
-def read_back(lowered: Sequence[Lowered], path: PathLike, written: Mapping[Path, Path], seed: int = 0) -> str:
+def read_back(
+    lowered: Sequence[Lowered | Exported], path: PathLike, written: Mapping[Path, Path], seed: int = 0
+) -> str:
     """Compiles written files, runs them on drawn inputs, and compares the results with the interpreter's.
+
+    Open sizes are the least ones, some between, and the greatest ones, as far as time suffices.
 
     lowered  the program for each of the machines
     path     the final path of the main file
@@ -77,8 +86,9 @@ def read_back(lowered: Sequence[Lowered], path: PathLike, written: Mapping[Path,
     Returns a sentence: what was compared, or why nothing was.
     Raises WrittenWrong: the files do not compile, do not open their weights, do not run, or give other results.
     """
-    here = [one for one in lowered if one.machine is None or is_here(one.machine)]
-    absent = ", ".join(machine_name(one.machine) for one in lowered if one not in here)
+    own = list(map(exported, lowered))
+    here = [one for one in own if one.machine is None or is_here(one.machine)]
+    absent = ", ".join(machine_name(one.machine) for one in own if one not in here)
     if not here:
         return f"not read back: this computer has no {absent}"
     try:
@@ -88,19 +98,32 @@ def read_back(lowered: Sequence[Lowered], path: PathLike, written: Mapping[Path,
     more = f"; {absent} is not on this computer, and not read back" if absent else ""
     try:
         with TemporaryDirectory() as folder:
-            files = _Written(lowered, here, Path(path), Path(folder), by)
+            files = _Written(own, here, Path(path), Path(folder), by)
             for file, now in written.items():
                 (files.folder / file.name).symlink_to(now.resolve())
             made = files.compiled()
-            try:
-                files.compare(made, seed)
-            except _NotCompared as reason:
-                return f"compiled by {files.by}; values not compared: {reason}{more}"
-            return f"compiled by {files.by} and run, values as meant on random inputs{more}"
+            compared: list[str] = []
+            for sizes in _sizes(here[0]):
+                try:
+                    files.compare(made, sizes, seed)
+                except _NotCompared as reason:
+                    if not compared:
+                        return f"compiled by {files.by}; values not compared: {reason}{more}"
+                    break
+                compared.append("x".join(map(str, sizes.values())))
+            at = f" of sizes {', '.join(compared)}" if here[0].ranges else ""
+            return f"compiled by {files.by} and run, values as meant on random inputs{at}{more}"
     except (TakesTooLong, _CannotCompile) as error:
         return f"not read back: {error.message}"
     except OSError as error:  # a full disk, or a folder that does not allow execution
         return f"not read back: {error.strerror or error}"
+
+
+def _sizes(program: Exported) -> list[dict[str, int]]:
+    """Returns the open sizes at which results are compared."""
+    between = {name: low + (high - low) // (2 * step) * step for name, (low, high, step) in program.ranges.items()}
+    least, most = ({name: own[end] for name, own in program.ranges.items()} for end in (0, 1))
+    return [own for i, own in enumerate([least, between, most]) if own not in [least, between, most][:i]]
 
 
 @dataclass(frozen=True)
@@ -112,8 +135,8 @@ class _Written:
     path     the final path of the main file
     """
 
-    lowered: Sequence[Lowered]
-    here: Sequence[Lowered]
+    lowered: Sequence[Exported]
+    here: Sequence[Exported]
     path: Path
     folder: Path
     by: Compiler
@@ -175,25 +198,26 @@ class _Written:
             except BadInput as error:
                 raise _CannotCompile(error.message) from None
 
-    def compare(self, made: Path, seed: int) -> None:
+    def compare(self, made: Path, sizes: Mapping[str, int], seed: int) -> None:
         """Compares the results. Raises WrittenWrong if they differ, _NotCompared if the right ones are not known."""
-        one = self.here[0]
+        program = self.here[0].program_at(sizes)
         product = {"product": _PLAIN_PRODUCT} if any(own.machine is None for own in self.here) else {}
-        predicted = seconds(one.program.term, **product)
+        predicted = seconds(program.term, **product)
         if predicted > MOST_SECONDS:
             raise _NotCompared(f"they take about {predicted:.0f} seconds")
-        values = values_of(one.program, seed)
+        values = values_of(program, seed)
         try:
-            expected = Expected(one.program, values, seed)
+            expected = Expected(program, values, seed)
         except BadInput as error:  # an index is outside its axis for every drawn input
             raise _NotCompared(error.message) from None
         if expected.undefined:
             raise _NotCompared("floats are cast to integers that cannot hold them, or bits of nan are asked for")
-        for name, found in zip(self.programs, self._results(made, values), strict=True):
+        for name, found in zip(self.programs, self._results(made, sizes, values), strict=True):
             if said := expected.difference(found):
-                raise WrittenWrong(self.path, f"compiled by {self.by} and run, {said} ({name}_run)")
+                at = "".join(f", {size} = {n}" for size, n in sizes.items())
+                raise WrittenWrong(self.path, f"compiled by {self.by} and run, {said} ({name}_run{at})")
 
-    def _results(self, made: Path, values: Mapping[str, Array]) -> Iterator[list[Array]]:
+    def _results(self, made: Path, sizes: Mapping[str, int], values: Mapping[str, Array]) -> Iterator[list[Array]]:
         """Runs the executable, and yields the results of each program."""
         one, given, found = self.here[0], self.folder / f"{_READER}.in", self.folder / f"{_READER}.out"
         with open(given, "wb") as file:
@@ -201,8 +225,9 @@ class _Written:
                 file.write(np.ascontiguousarray(values[buffer.name], RECORDS[buffer.dtype].numpy).tobytes())
         threads = str(min(2, processors()))
         weights = self.folder / f"{self.name}.weights"
+        words = [str(made), str(weights), str(given), str(found), threads, *map(str, sizes.values())]
         try:
-            (done,) = completed([[str(made), str(weights), str(given), str(found), threads]], {}, _RUNNING)
+            (done,) = completed([words], {}, _RUNNING)
         except BadInput as error:  # the time limit, or a folder that does not allow execution
             raise _NotCompared(error.message) from None
         if done.returncode == NO_MEMORY:
@@ -212,9 +237,10 @@ class _Written:
             raise WrittenWrong(self.path, f"compiled by {self.by} it does not run: {how}")
         content, at = found.read_bytes(), 0
         for _ in self.programs:
-            own: dict[Buffer, Array] = {}
-            for buffer in one.results:
-                count, dtype = buffer.dims.product(), RECORDS[buffer.dtype].numpy
-                own[buffer] = np.frombuffer(content, dtype, count, at).reshape(tuple(buffer.dims))
+            own: dict[int, Array] = {}
+            for place in dict.fromkeys(one.returned):
+                buffer = one.buffers[place]
+                count, dtype = buffer_elements(buffer, sizes), RECORDS[buffer.dtype].numpy
+                own[place] = np.frombuffer(content, dtype, count, at).reshape(buffer.at(sizes))
                 at += count * dtype.itemsize
-            yield [own[buffer] for buffer in one.loops.results]
+            yield [own[place] for place in one.returned]

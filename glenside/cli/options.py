@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 
 Shape = Annotated[list[str] | None, typer.Option("--shape", metavar="NAME=1,3,32,32", help="The shape of one tensor.")]
 OpenDims = Annotated[
-    list[str] | None, typer.Option("--dim", metavar="NAME=SIZE", help="The size of a named dimension of an ONNX file.")
+    list[str] | None,
+    typer.Option(
+        "--dim",
+        metavar="NAME=SIZE",
+        help="The size of a named dimension of an ONNX file, or of a GGUF file. `glenside compile` also takes a range, "
+        "NAME=LEAST..GREATEST[:STEP].",
+    ),
 ]
 Outputs = Annotated[
     list[str] | None,
@@ -150,11 +156,12 @@ class Compilable(Valued):
 
     def loader(self, **more: Any) -> Callable[[], Program]:
         from glenside.codegen.lowering.quantized_activations import with_activations
+        from glenside.ir.open_program import changed
 
         load = super().loader(**more)
         if self.activations == "float32":
             return load
-        return lambda: with_activations(load().seeded_constants(self.seed), self.activations)
+        return lambda: changed(load(), lambda own: with_activations(own.seeded_constants(self.seed), self.activations))
 
     @property
     def is_as_it_stands(self) -> bool:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
+from glenside.codegen.c_library.export import built
 from glenside.codegen.runtime.compiled_function import Lowered
-from glenside.codegen.runtime.export import built
 from glenside.execution.interleaved_runs import CannotRun, Entrant, Runner, busy, results, run_in_turn, started
 from glenside.execution.peers import PEERS, load_all
 from glenside.execution.peers.compiled import DESCRIPTION

@@ -15,6 +15,7 @@ import numpy as np
 from glenside.ir.bounds import whole
 from glenside.ir.errors import BadInput
 from glenside.ir.names import shortened, spelled_name, suggestion
+from glenside.ir.open_program import Range, range_of
 from glenside.ir.operators.requirements import spelled
 
 if TYPE_CHECKING:
@@ -33,16 +34,30 @@ def _dims(name: str, text: str) -> tuple[int, ...]:
     return tuple(whole(f"a size of {name}, as in 1,3,32,32,", part) for part in text.split(",") if part)
 
 
-def _sizes(flags: Sequence[str]) -> dict[str, int]:
-    """Parses --dim NAME=SIZE, which may be repeated. Raises BadInput."""
-    sizes: dict[str, int] = {}
+def are_open(dims: Sequence[str] | None) -> bool:
+    """True if some --dim leaves a size open."""
+    return any(".." in text.partition("=")[2] for text in dims or ())
+
+
+def _sizes(flags: Sequence[str], *, may_be_open: bool) -> dict[str, int | Range]:
+    """Parses --dim NAME=SIZE and NAME=LEAST..GREATEST[:STEP], which may be repeated. Raises BadInput."""
+    sizes: dict[str, int | Range] = {}
     for name, text in (pair(flag, "--dim") for flag in flags):
-        if ".." in text:
+        if name in sizes:
+            raise BadInput(f"--dim gives {name} one size or one range, got two")
+        if ".." not in text:
+            sizes[name] = whole(f"the size of the dimension {name}, as in --dim {name}=1,", text)
+            continue
+        low, _, rest = text.partition("..")
+        high, colon, step = rest.partition(":")
+        what = f"a range of the dimension {name}, as in --dim {name}=1..512 or --dim {name}=32..512:32,"
+        ends = [whole(what, end) for end in (low, high, *([step] if colon else []))]
+        sizes[name] = found = range_of(name, tuple(ends))
+        if not may_be_open:
             raise BadInput(
-                f"--dim {name}={text} is a range: commands take one size; in Python gl.compile(file, dims=..) takes "
-                "ranges"
+                f"--dim {name}={text} leaves a size open, and this command requires a number, such as --dim "
+                f"{name}={found[1]}; `glenside compile` takes ranges"
             )
-        sizes[name] = whole(f"the size of the dimension {name}, as in --dim {name}=1,", text)
     return sizes
 
 
@@ -58,8 +73,11 @@ def loader(
     allow_opaque: bool = False,
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
+    may_be_open: bool = False,
 ) -> Callable[[], Program]:
     """Returns a function that loads the program; a name that is neither a model nor a file is refused immediately.
+
+    With `may_be_open` ranges of sizes give a program with open sizes.
 
     `inputs` are values of inputs, NAME=VALUE; the shapes and dtypes of arrays replace those that a file leaves open.
     `outputs` are lists of names, such as a,b.
@@ -70,7 +88,7 @@ def loader(
     name = source.replace("_", "-")
     if ending(source) in ENDINGS or (name not in built_in.models() and Path(source).exists()):
         asked = (shapes, shape, weights, parameters, dims, allow_opaque, inputs or (), outputs or ())
-        return partial(_of_file, source, *asked)
+        return partial(_of_file, source, *asked, may_be_open=may_be_open)
 
     def load() -> Program:
         if shapes or shape:
@@ -101,7 +119,9 @@ def _of_file(
     allow_opaque: bool,
     inputs: Sequence[str],
     outputs: Sequence[str],
-) -> Program:
+    *,
+    may_be_open: bool,
+) -> Any:
     from glenside.formats import ending, load
     from glenside.ir.files import read_shapes
 
@@ -118,7 +138,7 @@ def _of_file(
         known,
         weights,
         {name: array.dtype.name for name, array in arrays.items()},
-        dims=_sizes(dims or ()),
+        dims=_sizes(dims or (), may_be_open=may_be_open),
         allow_opaque=allow_opaque,
         values=values,
         outputs=[name for text in outputs for name in text.split(",") if name],

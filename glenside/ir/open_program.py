@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 from glenside.ir.bounds import whole
 from glenside.ir.errors import BadInput
@@ -37,6 +38,10 @@ class OpenProgram:
         """Returns the program of given sizes, also outside of the ranges. Raises BadInput."""
         return self.make(dict(sizes))
 
+    def mapped(self, change: Callable[[Program], Program]) -> OpenProgram:
+        """Returns the program in which a function has changed that of each choice of sizes."""
+        return OpenProgram(lambda sizes: change(self.make(sizes)), self.ranges, self.name)
+
     def require_sizes(self, sizes: Mapping[str, int]) -> None:
         """Raises BadInput for a size that is missing, unknown or outside of its range."""
         for name in sizes:
@@ -46,8 +51,7 @@ class OpenProgram:
             if name not in sizes:
                 raise BadInput(f"the size {name} is missing")
             if not low <= sizes[name] <= high or (sizes[name] - low) % step:
-                by = f" by {step}" if step > 1 else ""
-                raise BadInput(f"{name} is from {low} to {high}{by}, got {sizes[name]}")
+                raise BadInput(f"{name} is {words_of((low, high, step))}, got {sizes[name]}")
 
     def corners(self) -> Iterator[dict[str, int]]:
         """Yields the sizes at the ends of the ranges, in all combinations."""
@@ -73,9 +77,20 @@ def range_of(name: str, value: object) -> Range:
     return low, high - (high - low) % step, step
 
 
+def words_of(own: Sequence[int]) -> str:
+    """Returns a range in words."""
+    low, high, step = own
+    return f"from {low} to {high}{f' by {step}' if step > 1 else ''}"
+
+
 def is_range(value: object) -> bool:
     """True if a size is given as a range."""
     return isinstance(value, tuple | list)
+
+
+def changed(program: Program | OpenProgram, change: Callable[[Program], Program]) -> Any:
+    """Returns a program, of fixed or of open sizes, that a function has changed."""
+    return program.mapped(change) if isinstance(program, OpenProgram) else change(program)
 
 
 def open_program(make: Callable[..., Program], name: str = "program", **ranges: Sequence[int]) -> OpenProgram:

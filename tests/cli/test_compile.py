@@ -15,10 +15,10 @@ from command_line import completed, run
 
 import glenside as gl
 from glenside.codegen import pipeline
+from glenside.codegen.c_library.export import library
 from glenside.codegen.processor.model import machine_of
 from glenside.codegen.runtime.compile_and_load import compiler, flags
 from glenside.codegen.runtime.compiled_function import Lowered
-from glenside.codegen.runtime.export import library
 
 CALLER = r"""
 #include <stdio.h>

@@ -9,8 +9,8 @@ from command_line import completed
 
 import glenside as gl
 from glenside.check import written_c
+from glenside.codegen.c_library import export
 from glenside.codegen.processor.model import MACHINES, is_here, machine_of
-from glenside.codegen.runtime import export
 from glenside.codegen.runtime.compile_and_load import compiler
 from glenside.codegen.runtime.compiled_function import Lowered
 from glenside.ir.replacing import WrittenWrong

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import glenside as gl
+from glenside.codegen.c_library.export import library
 from glenside.codegen.loop_ir.ir import For, Loops, Role, Way
 from glenside.codegen.passes import fuse_producer_consumer
 from glenside.codegen.pipeline import lower
 from glenside.codegen.processor.model import MACHINES, machine_of
 from glenside.codegen.runtime.compile_and_load import compiler, flags
 from glenside.codegen.runtime.compiled_function import Lowered
-from glenside.codegen.runtime.export import library
 from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.program import Program
 

@@ -13,6 +13,7 @@ from quantized_network import network, values
 
 import glenside as gl
 from glenside.builder import layout, pointwise, quantization
+from glenside.codegen.c_library.export import library
 from glenside.codegen.emit_c.printer import source
 from glenside.codegen.loop_ir.interpreter import interpret
 from glenside.codegen.loop_ir.intrinsics import (
@@ -30,7 +31,6 @@ from glenside.codegen.processor.model import MACHINES, Machine, is_here
 from glenside.codegen.runtime.arguments import pointers
 from glenside.codegen.runtime.compile_and_load import compiler, flags, loaded
 from glenside.codegen.runtime.compiled_function import Lowered
-from glenside.codegen.runtime.export import library
 from glenside.codegen.verify.verify_loops import faults
 from glenside.ir.index_map import Axis, Index
 from glenside.ir.program import Program

@@ -18,6 +18,7 @@ from operator_examples import OPERATORS
 from random_terms import terms, values_for
 
 import glenside as gl
+from glenside.codegen.c_library.export import library
 from glenside.codegen.emit_c.scalar_primitives import PRIMITIVES_IN_C
 from glenside.codegen.loop_ir.intrinsics import FLUSHED
 from glenside.codegen.passes import fuse_producer_consumer
@@ -25,7 +26,6 @@ from glenside.codegen.pipeline import lower
 from glenside.codegen.processor.model import machine_of
 from glenside.codegen.runtime.compile_and_load import flags
 from glenside.codegen.runtime.compiled_function import Lowered
-from glenside.codegen.runtime.export import library
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array, arrays
 from glenside.ir.primitives import PRIMITIVES

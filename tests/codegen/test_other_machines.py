@@ -13,11 +13,11 @@ import pytest
 from quantized_network import network, values
 
 import glenside as gl
+from glenside.codegen.c_library.export import library
 from glenside.codegen.processor.find_compiler import Kind, _zig, known_compiler
 from glenside.codegen.processor.model import MACHINES, is_here
 from glenside.codegen.runtime.compile_and_load import flags
 from glenside.codegen.runtime.compiled_function import Lowered
-from glenside.codegen.runtime.export import library
 from glenside.ir.operand import Array, arrays
 from glenside.ir.program import Program
 from glenside.passes.integer_sums import integer_sums

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import glenside as gl
+from glenside.codegen.c_library.export import library
 from glenside.codegen.runtime.compiled_function import Lowered
-from glenside.codegen.runtime.export import library
 from glenside.exporters.jax import export_jax
 from glenside.formats import load, save
 from glenside.ir.program import Program

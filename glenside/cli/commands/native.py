@@ -20,10 +20,10 @@ from glenside.ir.names import one_line, suggestion
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from glenside.codegen.c_library.export import Library
     from glenside.codegen.loop_ir.ir import Loops
     from glenside.codegen.processor.model import Machine
     from glenside.codegen.runtime.compiled_function import Lowered
-    from glenside.codegen.runtime.export import Library
     from glenside.ir.program import Program
     from glenside.report.result import Result
     from glenside.targets.base import Target
@@ -85,24 +85,25 @@ def compile(
     json_path: JsonFile = None,
 ) -> None:
     """Write a program as C11 with POSIX threads: NAME.c, NAME.h and NAME.weights; no library but libc is needed."""
-    from glenside.codegen.runtime.export import c_name, file_names
+    from glenside.formats.sources import are_open
 
     left_out = tuple(without.split(",")) if without else ()
     _require_emitted(emit, after, left_out, output)
+    if are_open(source.dims):
+        from glenside.cli.commands.native_open import compile_open
+
+        compile_open(source, output, machine, target, bool(emit != "c" or after or left_out), check, json_path)
+        return
     machines, wanted = machines_for(machine, target)
     writable(output)
     if emit != "c" and len(machines) > 1:
         raise BadInput(f"{emit} are of one machine, got {machine}")
     if machines[0] is None and (after or left_out or emit == "passes"):
         raise BadInput("no pass runs over plain loops: choose another --machine")
-    if emit == "c" and (output is None or Path(output).suffix != ".c"):
-        raise BadInput("C is written to a file: give one that ends in .c by -o")
-    if emit == "c" and output is not None:
-        path = Path(output)
-        others = (f"{path.stem}.h", f"{path.stem}.weights", *file_names(c_name(path.stem), machines))
-        writable(*(str(path.parent / other) for other in others))
+    if emit == "c":
+        require_c_file(output, machines)
     if check:
-        _require_here(machines)
+        require_here(machines)
     made = _Made(machines, emit, output, check, after, left_out)
     with json_report(json_path) as content:
         found = prepared(source, machines[0], wanted, bounds, made.put, by_default=target is None)
@@ -136,13 +137,34 @@ def _require_emitted(emit: str, after: str | None, without: Sequence[str], outpu
         raise BadInput("--emit passes prints a table and writes no file: leave -o out")
 
 
-def _require_here(machines: Sequence[Machine | None]) -> None:
+def require_c_file(output: str | None, machines: Sequence[Machine | None]) -> None:
+    """Raises BadInput if the C files of a program cannot be written."""
+    from glenside.codegen.c_library.export import c_name, file_names
+
+    if output is None or Path(output).suffix != ".c":
+        raise BadInput("C is written to a file: give one that ends in .c by -o")
+    path = Path(output)
+    others = (f"{path.stem}.h", f"{path.stem}.weights", *file_names(c_name(path.stem), machines))
+    writable(*(str(path.parent / other) for other in others))
+
+
+def require_here(machines: Sequence[Machine | None]) -> None:
     """Raises BadInput if this computer cannot run code compiled for one of the machines."""
     from glenside.codegen.processor.model import is_here
 
     for machine in machines:
         if machine is not None and not is_here(machine):
             raise BadInput(f"--check runs the compiled program, and this computer has no {machine.name}")
+
+
+def read_back(read: Callable[[], str]) -> str:
+    """Reads the written files back before they get their names; Ctrl-C skips that."""
+    with status_line("read back"):
+        try:
+            return read()
+        except KeyboardInterrupt:
+            answered()
+            return "not read back: interrupted"
 
 
 @dataclass
@@ -186,20 +208,10 @@ class _Made:
             made = None
             if self.emit == "c":
                 assert self.output is not None, "C has a file"
-                made, self.read = write(lowered, self.output, self._read_back)
+                made, self.read = write(lowered, self.output, read_back)
             elif self.output is not None and self.output != "-":
                 write_text(self.output, f"{self.loops or lowered[0].loops}\n")
             self.of, self.lowered, self.library = found, lowered, made
-
-    @staticmethod
-    def _read_back(read: Callable[[], str]) -> str:
-        """Reads the written files back before they get their names; Ctrl-C skips that."""
-        with status_line("read back"):
-            try:
-                return read()
-            except KeyboardInterrupt:
-                answered()
-                return "not read back: interrupted"
 
     def _lowered(self, found: Prepared, machine: Machine | None) -> Lowered:
         """Lowers a program; records the number of nests after each pass and the loops after the pass `after`."""
@@ -223,7 +235,7 @@ class _Made:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the passes that ran for each machine, or the files, as JSON."""
-        from glenside.codegen.runtime.export import machine_name
+        from glenside.codegen.c_library.export import machine_name
 
         of = [
             {
@@ -239,8 +251,8 @@ class _Made:
 
     def show(self) -> None:
         """Prints the path of the file, or the loops or passes if there is no file."""
+        from glenside.codegen.c_library.export import machine_name
         from glenside.codegen.runtime.compiled_function import budget_words
-        from glenside.codegen.runtime.export import machine_name
 
         if self.library is None:
             if self.emit == "passes":

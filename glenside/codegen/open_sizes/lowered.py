@@ -125,8 +125,8 @@ class OpenLowered:
         self.buffers: Sequence[OpenBuffer] = self.template.buffers
         self.inputs = [b for b in self.buffers if b.role is Role.INPUT]
         self._require_inferable()
-        self._elements = self._most_elements()
-        self._greatest = self.template.at(self.open.greatest, None, self._elements)
+        self.planned_elements = self._most_elements()
+        self._greatest = self.template.at(self.open.greatest, None, self.planned_elements)
         self.operators = [require.operator for require in required(self._greatest)]
         self.arena = arena(self._greatest, in_place=False)
         self.text = self._printed()
@@ -192,7 +192,7 @@ class OpenLowered:
     def require_planned(self, sizes: Mapping[str, int]) -> None:
         """Raises BadInput if a temporary of these sizes is larger than the memory planned for the greatest ones."""
         for buffer in self.buffers:
-            if buffer.name in self._elements and prod(buffer.at(sizes)) > self._elements[buffer.name]:
+            if buffer.name in self.planned_elements and prod(buffer.at(sizes)) > self.planned_elements[buffer.name]:
                 raise BadInput(f"at {_words(sizes)} the temporary {buffer.name} is larger than was planned")
 
     def _most_elements(self) -> dict[str, int]:
