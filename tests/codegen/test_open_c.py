@@ -109,7 +109,7 @@ def _scaled(n: int) -> Program:
 @pytest.mark.parametrize("machine", ["plain", "native"])
 def test_a_constant_that_is_no_window_is_refused_by_its_name(machine: str) -> None:
     lowered = lowered_open(gl.open_program(_scaled, n=(2, 50)), machine_of(machine))
-    with pytest.raises(BadInput, match="the constant ramp .* depends on the sizes n, .* requires numbers for them"):
+    with pytest.raises(BadInput, match=r"the constant ramp .* depends on the sizes n, .* requires numbers for them"):
         exported(lowered)
 
 

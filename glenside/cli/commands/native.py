@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glenside.cli import completion
+from glenside.cli.c_files import read_back, require_c_file, require_here
 from glenside.cli.options import Bounds, Compilable, JsonFile, Valued, command
 from glenside.cli.output import FAILED, OK, WRONG, json_report, status_line, writable
 from glenside.cli.table import print_passes
@@ -135,36 +136,6 @@ def _require_emitted(emit: str, after: str | None, without: Sequence[str], outpu
         raise BadInput(f"--after is one of {', '.join(NAMES)}, got {after!r}{suggestion(after, NAMES)}")
     if emit == "passes" and output is not None:
         raise BadInput("--emit passes prints a table and writes no file: leave -o out")
-
-
-def require_c_file(output: str | None, machines: Sequence[Machine | None]) -> None:
-    """Raises BadInput if the C files of a program cannot be written."""
-    from glenside.codegen.c_library.export import c_name, file_names
-
-    if output is None or Path(output).suffix != ".c":
-        raise BadInput("C is written to a file: give one that ends in .c by -o")
-    path = Path(output)
-    others = (f"{path.stem}.h", f"{path.stem}.weights", *file_names(c_name(path.stem), machines))
-    writable(*(str(path.parent / other) for other in others))
-
-
-def require_here(machines: Sequence[Machine | None]) -> None:
-    """Raises BadInput if this computer cannot run code compiled for one of the machines."""
-    from glenside.codegen.processor.model import is_here
-
-    for machine in machines:
-        if machine is not None and not is_here(machine):
-            raise BadInput(f"--check runs the compiled program, and this computer has no {machine.name}")
-
-
-def read_back(read: Callable[[], str]) -> str:
-    """Reads the written files back before they get their names; Ctrl-C skips that."""
-    with status_line("read back"):
-        try:
-            return read()
-        except KeyboardInterrupt:
-            answered()
-            return "not read back: interrupted"
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glenside.cli.commands.native import read_back, require_c_file, require_here
+from glenside.cli.c_files import read_back, require_c_file, require_here
 from glenside.cli.options import Compilable
 from glenside.cli.output import json_report, status_line, writable
 from glenside.ir.errors import BadInput
