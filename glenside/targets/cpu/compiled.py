@@ -58,6 +58,7 @@ from glenside.targets.base import (
 )
 from glenside.targets.cpu.in_loops import InLoops
 from glenside.targets.cpu.target import CPU, PEAK, WORK
+from glenside.targets.cpu.trial_order import first_trials, next_trials
 from glenside.targets.recipes import recipe_label
 
 TIME = "time"
@@ -227,13 +228,30 @@ class CompiledCPU(CPU, CostsInPlace, BoundsVariants):
         return {TIME: round(float(sum(found.nanoseconds))), WORK: _work(found.program), PEAK: peak}
 
     def in_place(self, found: Sequence[Extracted], placed: Placed, way: Way) -> Sequence[Extracted]:
-        """Returns the variants with their predicted cost in place, when all layers use the same recipe."""
+        """Returns the variants that were tried, with their predicted cost in place (see `trial_order`)."""
         self._known, self._is_timed, self._on_step = {}, False, way.on_step
-        trials = _in_turn([of_layer.variants for of_layer in found])
+        first = [first_trials(e.variants) if self.memory is None else e.variants for e in found]
+        trials = _in_turn(first)
         if way.at_once:
             trials = self._soon(trials, placed)
         tried = self._with_plain(self._tried(found, placed, trials, False))
-        return tried if way.at_once else self._settled(tried, placed, False)
+        return tried if way.at_once else self._settled(self._with_neighbours(found, tried, placed), placed, False)
+
+    def _with_neighbours(
+        self, found: Sequence[Extracted], tried: Sequence[Extracted], placed: Placed
+    ) -> Sequence[Extracted]:
+        """Returns the tried variants and the neighbours of the best, tried beside the best of other layers."""
+        both = list(zip(found, tried, strict=True))
+        more = [next_trials(every.variants, own.variants, self.rank) for every, own in both]
+        if not any(more):
+            return tried
+        trials = _in_turn([[self.best(own.variants), *new] for own, new in zip(tried, more, strict=True)])
+        beside = self._tried(found, placed, trials, False)
+        made = []
+        for own, other in zip(tried, beside, strict=True):
+            known = {variant.recipe for variant in own.variants}
+            made.append(replace(own, variants=[*own.variants, *(v for v in other.variants if v.recipe not in known)]))
+        return made
 
     def refinements(self, way: Way) -> Sequence[Refinement]:
         """Returns the refinements: time the best variants, then choose those that are best together."""
