@@ -176,12 +176,13 @@ class Printer(Pointers):
                 for first, end in zip(firsts, [*firsts[1:], len(loops)], strict=True):
                     yield self._job(loops[first:end])
                 continue
-            last = body[0].axis.size if isinstance(body[0], For) else 1
-            name, own = self._function(body, parallel)
-            given = [*self.table, *own, "0", str(last)]
-            if any(buffer.role is Role.SCRATCH for buffer in used_buffers(body)):
-                given.append(f"arena + {self.arena.size}")
-            yield f"    if ((status = {name}({', '.join(given)}))) return status;"
+            for part in _independent(body):
+                last = part[0].axis.size if isinstance(part[0], For) else 1
+                name, own = self._function(part, parallel)
+                given = [*self.table, *own, "0", str(last)]
+                if any(buffer.role is Role.SCRATCH for buffer in used_buffers(part)):
+                    given.append(f"arena + {self.arena.size}")
+                yield f"    if ((status = {name}({', '.join(given)}))) return status;"
 
     def _job(self, loops: Sequence[For]) -> str:
         """Returns a call for the steps of a parallel loop, and for the rows of the loops that run beside it."""
@@ -354,6 +355,13 @@ class Printer(Pointers):
         self.functions.setdefault(sort_function(name, kind, statement.descending))
         place = self.index(statement.place)
         return f"{name}({items} + {place}, {order} + {place}, {statement.count})"
+
+
+def _independent(body: Sequence[Statement]) -> list[Sequence[Statement]]:
+    """Returns the loops one by one if each can be a function of its own: the directions of a recurrence share one."""
+    private = (Role.SCRATCH, Role.REGISTER)
+    apart = all(isinstance(one, For) for one in body) and not any(b.role in private for b in used_buffers(body))
+    return [[one] for one in body] if apart else [body]
 
 
 def _comment(text: str) -> str:
