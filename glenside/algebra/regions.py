@@ -22,6 +22,8 @@ from glenside.targets.base import ProductPrices
 
 MAX_OPENED = 4
 """Maximum terms that a region opens, and that it tries to open at a time."""
+MAX_READERS = 64
+"""Maximum readers of a term that is opened: more are the steps of a recurrence, each of which reads a part of it."""
 
 
 @dataclass(frozen=True)
@@ -133,8 +135,8 @@ class Regions:
 
     def _shared(self, form: Form) -> list[Term]:
         """Returns the operands of a form that are computed from others, and that others read too."""
-        known = [each for each in form.operands if self.uses.get(each, 1) > 1 and not self.constant(each)]
-        return [each for each in known if each.operator.name == "compute"][:MAX_OPENED]
+        known = [each for each in form.operands if each.operator.name == "compute" and not self.constant(each)]
+        return [each for each in known if 1 < self.uses.get(each, 1) <= MAX_READERS][:MAX_OPENED]
 
     def without(self, shared: Region) -> tuple[list[Region], list[Form]] | None:
         """Returns the regions that still read a term that is shared, and their forms that do without it.
