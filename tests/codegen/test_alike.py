@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import glenside as gl
 from glenside.codegen.emit_c import printer
 from glenside.codegen.loop_ir.structural_hash import alike
 from glenside.codegen.pipeline import lower
 from glenside.codegen.processor.model import MACHINES, Machine
+from glenside.importers.onnx.model import program_of_model
 
 NETWORKS = {
     "mobilenet-v1": {"resolution": 32},
@@ -44,3 +47,26 @@ def test_other_dtypes_and_places_are_not_alike() -> None:
     keys = [alike(one.nests[0].body)[0] for one in loops]
     assert keys[0] == keys[1]
     assert len({*keys}) == 5
+
+
+@pytest.mark.parametrize("operator", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_steps_of_a_recurrence_share_functions(operator: str, direction: str) -> None:
+    few, many = (
+        len(printer.source(lower(_recurrence(operator, direction, n), MACHINES["avx2"])).nests) for n in (6, 18)
+    )
+    assert many <= few + 2
+
+
+def _recurrence(operator: str, direction: str, steps: int) -> gl.Program:
+    gates, count, size = {"LSTM": 4, "GRU": 3, "RNN": 1}[operator], 1 + (direction == "bidirectional"), 32
+    shapes = {"w": (count, gates * size, size), "r": (count, gates * size, size)}
+    node = helper.make_node(operator, ["x", "w", "r"], ["y"], hidden_size=size, direction=direction)
+    graph = helper.make_graph(
+        [node],
+        "recurrence",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (steps, 1, size))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (steps, count, 1, size))],
+        [numpy_helper.from_array(np.ones(shape, np.float32), name) for name, shape in shapes.items()],
+    )
+    return program_of_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8))
