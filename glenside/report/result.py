@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from glenside.check import AS_REALS, EXACT, CheckReport, check, check_gradient, is_equal
+from glenside.codegen.lowering.quantized_weights import with_quantized_weights
 from glenside.egraph.saturation import INTERRUPTED, LIMITS
 from glenside.egraph.snapshot import Snapshot
 from glenside.ir.errors import BadInput, GlensideError
@@ -154,6 +155,8 @@ class Result:
         if self.program is self.original:
             return CheckReport(dict.fromkeys(self.original.layers, EXACT), EXACT, "it is the program itself", 0.0)
         source = self.original if self.prepared is not self.original else None
+        if source is not None and not {*self.prepared.constants_declared} <= {*source.constants_declared}:
+            source = with_quantized_weights(source)  # which compares all new constants with those that they replace
         return check(self.prepared, self.answer.compared, source=source, seed=self.seed, progress=progress)
 
     def check(

@@ -149,3 +149,10 @@ def test_weights_of_windows_are_folded() -> None:
     scale = broadcast(b.constant("s", (64, 1, 1, 1), value=floats(rng, 64, 1, 1, 1)), (64, 8, 3, 3))
     program = b.finish(b.conv(b.input("x", (1, 8, 10, 10)), multiply(cast(q, "float32"), scale), padding=1))
     assert constants(gl.compile(program, "none", check=True)) == {"float32": 4 * 64 * 8 * 3 * 3}
+
+
+def test_an_answer_with_integers_is_compared_with_the_program_as_it_was() -> None:
+    """The integers and scales are other constants than those of the program."""
+    result = gl.optimize(product(3, 70, 128, 32, -8, 7, "int16"), gl.CPU(machine="avx2"))
+    assert result.prepared.constants_declared.keys() != result.original.constants_declared.keys()
+    assert result.report.checked == "exact"
