@@ -224,7 +224,7 @@ class _Written:
             for buffer in one.inputs:
                 file.write(np.ascontiguousarray(values[buffer.name], RECORDS[buffer.dtype].numpy).tobytes())
         threads = str(min(2, processors()))
-        weights = self.folder / f"{self.name}.weights"
+        weights = next(self.folder.glob("*.weights"))
         words = [str(made), str(weights), str(given), str(found), threads, *map(str, sizes.values())]
         try:
             (done,) = completed([words], {}, _RUNNING)

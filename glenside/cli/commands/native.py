@@ -55,7 +55,11 @@ def compile(
     output: Annotated[
         str | None,
         typer.Option(
-            "-o", "--output", metavar="NAME.c", help="The C file to write; NAME.h and NAME.weights go beside it."
+            "-o",
+            "--output",
+            metavar="NAME.c",
+            help="The C file to write; NAME.h and NAME.weights go beside it. For a .gguf file also a folder, for a "
+            "decoder that writes tokens: main.c, decoder.c, decoder.h, decoder.weights.",
         ),
     ] = None,
     machine: Annotated[
@@ -86,10 +90,15 @@ def compile(
     json_path: JsonFile = None,
 ) -> None:
     """Write a program as C11 with POSIX threads: NAME.c, NAME.h and NAME.weights; no library but libc is needed."""
+    from glenside.cli.commands.native_decoder import compile_decoder, is_decoder
     from glenside.formats.sources import are_open
 
     left_out = tuple(without.split(",")) if without else ()
     _require_emitted(emit, after, left_out, output)
+    if output is not None and is_decoder(source.source, output):
+        refused = emit != "c" or after or left_out or check or target not in (None, "none")
+        compile_decoder(source, output, machine, bool(refused), json_path)
+        return
     if are_open(source.dims):
         from glenside.cli.commands.native_open import compile_open
 

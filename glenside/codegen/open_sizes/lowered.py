@@ -233,7 +233,7 @@ class OpenLowered:
         for name in varying:
             own = [(sizes, constants[name]) for sizes, constants in found if name in constants]
             window = window_of(greatest[name], own, self.open.greatest) if name in greatest else None
-            if window is None or len(own) < len(found):
+            if window is None or not own:
                 self.computed.add(name)
             else:
                 self.windows[name] = window
@@ -256,6 +256,8 @@ class OpenLowered:
         if buffer.name in self.windows:
             return np.ascontiguousarray(self.windows[buffer.name].at(tuple(buffer.dims), sizes))
         assert program is not None, "the program of these sizes has been built"
+        if buffer.name not in program.constants:
+            raise BadInput(f"at {_words(sizes)} there is no constant {buffer.name}, which other sizes have")
         return program.constants[buffer.name]
 
     def _verify_some(self) -> None:

@@ -46,6 +46,7 @@ from glenside.codegen.loop_ir.nest_builder import around
 from glenside.codegen.loop_ir.open_axes import bytes_assumed
 from glenside.codegen.loop_ir.scalar_expr import apply, with_local
 from glenside.codegen.processor.model import Machine
+from glenside.codegen.scheduling.one_packing import has_one_packing
 from glenside.codegen.scheduling.open_pieces import width_of
 from glenside.codegen.scheduling.operand_packing import (
     is_near,
@@ -199,6 +200,14 @@ class Tiles:
     def _shape(self, axes: Sequence[Axis]) -> tuple[int, int]:
         """Returns the height and width of tiles with these axes of rows that take the fewest predicted cycles."""
         rows, unit = (axes[0].size if axes else 1), (axes[1].size if len(axes) > 1 else 1)
+        around = any(axis.limit for axis in self.block.around)
+        widths: tuple[int, ...] = (width_of(self.machine),) if around else (1, 2, 3, 4)
+        if has_one_packing() and any(load.buffer.role is Role.CONSTANT for load in self.packed):
+            widths = (self._best_shape(1, 1, widths)[1],)
+        return self._best_shape(rows, unit, widths)
+
+    def _best_shape(self, rows: int, unit: int, widths: Sequence[int]) -> tuple[int, int]:
+        """Returns the height and width for a number of rows that take the fewest predicted cycles."""
         depth = -(-prod(axis.size for axis in self.joined.axes) // self.at_once)
 
         def cycles(shape: tuple[int, int]) -> float:
@@ -212,10 +221,9 @@ class Tiles:
                     total += tiles * times * (depth * step + 20 + 2 * sums)
             return total
 
-        around = any(axis.limit for axis in self.block.around)
         shapes = [
             (height, width)
-            for width in ((width_of(self.machine),) if around else (1, 2, 3, 4))
+            for width in widths
             for height in range(1, min(rows, self.machine.registers) + 1)
             if self._registers(height * unit * width, width) <= self.machine.registers
         ]
