@@ -12,7 +12,6 @@ from functools import partial
 
 from glenside.codegen.loop_ir.ir import Loops
 from glenside.codegen.loop_ir.module import Module
-from glenside.codegen.loop_ir.open_axes import open_now
 from glenside.codegen.loop_ir.pass_observer import OBSERVER, observe
 from glenside.codegen.loop_ir.substitute_buffers import name_packings, share_packings
 from glenside.codegen.lowering.lower_terms import Lowering
@@ -115,11 +114,11 @@ _KEPT: dict[Hashable, Loops] = {}
 
 
 def _key(program: Program, machine: Machine, without: Collection[str]) -> Hashable:
-    """Returns what loops depend on: the term, the tensors, values of constants of one element, machine and sizes."""
+    """Returns what loops depend on: the term, the tensors, values of constants of one element, and the machine."""
     values = [program.constants.get(name) for name, tensor in program.tensors.items() if tensor.dims.product() == 1]
     known = tuple(None if value is None else value.tobytes() for value in values)
     tensors = tuple(program.tensors.items())
-    return program.name, program.term, tensors, known, machine, frozenset(without), open_now()
+    return program.name, program.term, tensors, known, machine, frozenset(without)
 
 
 def _lowered(program: Program, machine: Machine | None, without: Collection[str]) -> Loops:

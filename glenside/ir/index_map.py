@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
-from math import gcd
 from typing import Any
 
 import numpy as np
 
+from glenside.ir.open_integer import common_divisor
 from glenside.ir.operand import Array
 from glenside.ir.types import Dims
 
@@ -154,7 +154,7 @@ class Index:
         the quotient.
         """
         for _, factor in sorted(self.terms, key=lambda term: -abs(term[1])):
-            step = gcd(factor, divisor)
+            step = common_divisor(factor, divisor)
             large = tuple((a, f // step) for a, f in self.terms if f % step == 0)
             small = Index(tuple((a, f) for a, f in self.terms if f % step), self.constant % step)
             low, high = small.bounds

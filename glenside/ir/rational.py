@@ -15,6 +15,7 @@ import numpy as np
 
 from glenside.ir.dtypes import REALS, STORED, limits
 from glenside.ir.errors import BadInput
+from glenside.ir.open_integer import OpenFraction, OpenText
 
 # Three digits of exponent: the fraction of "1e999999999" would not fit into memory.
 _NUMBER = re.compile(r"[+-]?(\d+/\d+|(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?)", re.ASCII)
@@ -24,6 +25,8 @@ _UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
 @lru_cache(maxsize=4096)
 def exact(text: str) -> Fraction | None:
     """Returns the rational that a text denotes, or None (also for "inf", "nan" and "1/0")."""
+    if isinstance(text, OpenText):
+        return OpenFraction(text.integer)
     if len(text) > 1000 or not _NUMBER.fullmatch(text):
         return None
     try:

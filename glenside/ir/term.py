@@ -68,11 +68,11 @@ def make(operator: Operator, arguments: Sequence[Any]) -> Term:
 
     An ACCESS_SHAPE argument is a pair of dims. Raises TypeMismatch.
     """
-    return _shared(operator, *unweave(operator, arguments))
+    return shared(operator, *unweave(operator, arguments))
 
 
-def _shared(operator: Operator, children: tuple[Term, ...], attributes: tuple[Attribute, ...]) -> Term:
-    """Returns the shared term of attributes in canonical form."""
+def shared(operator: Operator, children: tuple[Term, ...], attributes: tuple[Attribute, ...]) -> Term:
+    """Returns the shared term of attributes in canonical form. Raises TypeMismatch."""
     key = (operator, attributes, tuple(map(id, children)))
     known = _terms.get(key)
     if known is None:
@@ -223,7 +223,7 @@ def rebuild_all(roots: Sequence[Term], replace: Replace, done: dict[Term, Term] 
         children = tuple([done[c] for c in term.children])
         new = replace(term, children)
         if new is None:  # equal terms are one object
-            new = term if children == term.children else _shared(term.operator, children, term.attributes)
+            new = term if children == term.children else shared(term.operator, children, term.attributes)
         done[term] = new
     return [done[root] for root in roots]
 

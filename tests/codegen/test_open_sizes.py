@@ -11,10 +11,10 @@ import pytest
 
 import glenside as gl
 from glenside.builder import layout
-from glenside.codegen.open_sizes.expression import Expression, Quotient, Size
 from glenside.codegen.open_sizes.fit import Fitter
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
+from glenside.ir.size_expression import Expression, Quotient, Size
 from glenside.ir.term import build
 from tests.oracles.open_programs import PROGRAMS, drawn
 

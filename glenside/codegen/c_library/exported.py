@@ -10,7 +10,6 @@ from functools import cached_property
 from glenside.codegen.emit_c.scalar_primitives import STORED_AS
 from glenside.codegen.loop_ir.ir import Buffer, Role
 from glenside.codegen.memory.buffer_arena import Arena
-from glenside.codegen.open_sizes.expression import Expression
 from glenside.codegen.open_sizes.lowered import OpenLowered, Window
 from glenside.codegen.open_sizes.template import OpenBuffer
 from glenside.codegen.processor.model import Machine
@@ -19,6 +18,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.open_program import Range
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
+from glenside.ir.size_expression import Expression
 from glenside.ir.types import TupleType
 
 LEAST_STATUS_OF_SIZES = -3

@@ -15,12 +15,12 @@ from string import Template
 from glenside.codegen.c_library.exported import Constant, Exported, kind_in_c, product_in_c
 from glenside.codegen.emit_c.translation_units import NOW
 from glenside.codegen.loop_ir.ir import Role
-from glenside.codegen.open_sizes.expression import FLOOR_QUOTIENT
 from glenside.codegen.open_sizes.template import OpenBuffer
 from glenside.codegen.processor.model import PLAIN, Machine
 from glenside.codegen.runtime.compile_and_load import build_line, object_line
 from glenside.codegen.runtime.compiled_function import MOST_THREADS
 from glenside.ir.open_program import words_of
+from glenside.ir.size_expression import FLOOR_QUOTIENT
 
 LINE = 64
 """Bytes of a cache line, and of the header of weights."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from glenside.codegen.c_library.exported import Exported, kind_in_c
 from glenside.codegen.c_library.files import declarations
-from glenside.codegen.open_sizes.expression import FLOOR_QUOTIENT
+from glenside.ir.size_expression import FLOOR_QUOTIENT
 
 NO_MEMORY = 3
 """Exit status of a `reader` if memory does not suffice."""

@@ -129,7 +129,8 @@ def _share(statement: Statement, threads: int) -> float:
     """
     if not is_parallel(statement):
         return threads
-    return -(-statement.axis.size // threads) * threads / statement.axis.size
+    steps = max(1, int(statement.axis.size))
+    return -(-steps // threads) * threads / steps
 
 
 def works(loops: Loops, machine: Machine, threads: int = 1) -> list[Work]:

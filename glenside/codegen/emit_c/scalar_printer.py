@@ -35,6 +35,7 @@ from glenside.codegen.loop_ir.ir import (
 from glenside.ir.dtypes import HALVES, RECORDS, STORED, WHOLE, limits
 from glenside.ir.errors import BadInput
 from glenside.ir.index_map import Axis, Guard, Index, Within
+from glenside.ir.open_integer import OpenFraction
 
 
 class Formulas:
@@ -266,6 +267,8 @@ def number_in_c(number: Number) -> str:
     kind = RECORDS[dtype].kind
     if value is None:
         return {"float": "-INFINITY", "bool": "0"}.get(kind) or _whole(limits(dtype)[0], dtype)
+    if isinstance(value, OpenFraction) and kind == "integer":
+        return f"({held(dtype)}){value.above}"
     if kind == "integer":
         return _whole(int(value), dtype)
     if kind == "bool":
@@ -280,8 +283,9 @@ def _whole(value: int, dtype: str) -> str:
 
 
 def _real(value: Fraction, dtype: str) -> str:
+    text = float(value).hex()
+    if isinstance(value, OpenFraction):
+        text = f"((double){value.above} / (double){value.below})"
     if dtype == "float64":
-        return f"({float(value).hex()})"
-    if dtype in HALVES:
-        return f"round_{dtype}({float(value).hex()})"
-    return f"(float){float(value).hex()}"
+        return f"({text})"
+    return f"round_{dtype}({text})" if dtype in HALVES else f"(float){text}"

@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-
 from glenside.codegen.loop_ir.ir import Buffer, For, Statement
 from glenside.codegen.processor.model import Machine
 from glenside.ir.index_map import Axis
+from glenside.ir.open_integer import OpenInteger
 
 _OF_L1 = 4
 """Buffers of open size count as this many times L1."""
-_OPEN: ContextVar[tuple[int, ...]] = ContextVar("open sizes", default=())
-
-
-@contextmanager
-def open_sizes(sizes: Collection[int]) -> Iterator[None]:
-    """Marks the axes that are made meanwhile whose size is a multiple of one of these sizes."""
-    token = _OPEN.set(tuple(sizes))
-    try:
-        yield
-    finally:
-        _OPEN.reset(token)
-
-
-def open_now() -> tuple[int, ...]:
-    """Returns the open sizes."""
-    return _OPEN.get()
 
 
 def is_open(size: int) -> bool:
     """True if a size depends on open sizes."""
-    return any(size and size % n == 0 for n in _OPEN.get())
+    return isinstance(size, OpenInteger)
 
 
 def has_open_axis(statement: Statement) -> bool:

@@ -10,6 +10,7 @@ from math import lcm
 from glenside.codegen.loop_ir.ir import Apply, Choose, Convert, Formula, Local, Number
 from glenside.ir.dtypes import HALVES, widen, wider
 from glenside.ir.index_map import Guard, Within
+from glenside.ir.open_integer import fraction
 from glenside.ir.primitives import PRIMITIVES
 from glenside.ir.scalar import Applied, Element, Scalar
 from glenside.ir.scalar import Number as Exact
@@ -29,7 +30,7 @@ def convert(formula: Formula, dtype: str, bits: bool = False) -> Formula:
 
 def number(value: int | Fraction | None, dtype: str) -> Number:
     """Returns an exact constant; None is the lowest value of the dtype."""
-    return Number(None if value is None else Fraction(value), dtype)
+    return Number(None if value is None else fraction(value), dtype)
 
 
 def sums_in(dtype: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from glenside.codegen.open_sizes.expression import Atom, Expression, Quotient, Size
+from glenside.ir.size_expression import Atom, Expression, Quotient, Size
 
 Observed = tuple[int, ...]
 """The values of an integer at the sample sizes, in their order."""

@@ -13,26 +13,22 @@ import numpy as np
 from glenside.codegen.cost.count_work import is_shared
 from glenside.codegen.emit_c.printer import source
 from glenside.codegen.loop_ir.ir import Buffer, Loops, Role, required
-from glenside.codegen.loop_ir.open_axes import open_sizes
 from glenside.codegen.lowering.constant_preparation import prepared
 from glenside.codegen.memory.buffer_arena import Arena, arena
-from glenside.codegen.open_sizes.fit import Fitter
-from glenside.codegen.open_sizes.open_integer import Numbers
-from glenside.codegen.open_sizes.samples import printing_sizes, sample_sizes, verified_sizes
+from glenside.codegen.open_sizes.open_terms import program_of_all_sizes, same_array
+from glenside.codegen.open_sizes.samples import representative_sizes, sample_sizes, verified_sizes
 from glenside.codegen.open_sizes.source_text import SourceTemplate, tokens_of
 from glenside.codegen.open_sizes.template import Misfit, NotUniform, OpenBuffer, Template, terms_of
 from glenside.codegen.pipeline import lower
 from glenside.codegen.processor.model import Machine
 from glenside.codegen.runtime.arguments import given_array
 from glenside.codegen.scheduling.constant_packing import packed_constants
-from glenside.codegen.scheduling.open_pieces import piece_sizes
 from glenside.codegen.verify.verifier import Unverified, verify
 from glenside.codegen.verify.verify_loops import Checker
 from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.open_program import OpenProgram
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
-from glenside.ir.types import TupleType
 
 _SECONDS, _LEAST_VERIFIED, _MOST_VERIFIED = 3.0, 6, 24
 """The time limit of verification, in seconds, and the least and the most sizes that are verified."""
@@ -47,7 +43,7 @@ _MOST_KEPT = 8
 _PERIOD = 400
 """The sizes below the greatest ones among which temporaries of rests are largest: more than two tiles together."""
 _LEFT_OUT = ("fuse-softmax-rows", "fuse-producer-consumer", "interleave-phases", "fuse-padding", "parallelize")
-"""Passes that decide by sizes."""
+"""Passes that are left out if loops do not hold at all sizes with them."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +58,10 @@ class Verified:
     whole: bool
 
 
-def _is_misfit(error: Exception) -> bool:
-    """True if loops were uniform at the samples, and wrong at other sizes."""
-    return isinstance(error, Misfit | Unverified) or isinstance(error.__cause__, Unverified)
+def _ways(machine: Machine | None) -> list[tuple[Machine | None, Sequence[str]]]:
+    """Returns for which machine, and without which passes, loops are lowered, the best first."""
+    tiled: list[tuple[Machine | None, Sequence[str]]] = [(machine, ()), (machine, _LEFT_OUT)] if machine else []
+    return [*tiled, (None, ())]
 
 
 class OpenLowered:
@@ -87,23 +84,22 @@ class OpenLowered:
         self._programs.clear()
 
     def _generalize(self) -> None:
-        """Makes and verifies the loops and C of all sizes: tiled ones, or plain ones if these are not uniform.
+        """Makes and verifies the loops and C of all sizes: tiled ones, or plain ones if these do not hold.
 
-        If an expression holds at the samples only, twice as many samples are tried. Raises BadInput.
+        Raises BadInput.
         """
         wrong: list[Exception] = []
-        for machine in dict.fromkeys((self.machine, None)):
-            usual, more = sample_sizes(self.open), sample_sizes(self.open, times=2)
-            for is_more, samples in (*((False, own) for own in usual), *((True, own) for own in more)):
-                if is_more and not _is_misfit(wrong[-1]):
-                    continue
+        for machine, without in _ways(self.machine):
+            for samples in sample_sizes(self.open):
                 try:
-                    self._make(samples, machine)
+                    self._make(samples, machine, without)
                 except (BadInput, NotUniform, Unverified) as error:
                     wrong.append(error)
                     continue
                 if machine is not self.machine:
                     self.remarks.append(f"plain loops, as tiled ones are not the same for all sizes: {wrong[0]}")
+                elif wrong:
+                    self.remarks.append(f"without the passes {', '.join(without)}: {wrong[0]}")
                 return
         first = next((error for error in reversed(wrong) if isinstance(error, GlensideError)), None)
         if first is not None:
@@ -114,14 +110,13 @@ class OpenLowered:
             f"strides and pools may need sizes by steps, such as {{{ranges}}}"
         )
 
-    def _make(self, samples: list[dict[str, int]], machine: Machine | None) -> None:
+    def _make(self, samples: list[dict[str, int]], machine: Machine | None, without: Sequence[str]) -> None:
         """Makes and verifies the loops and C of all sizes from samples. Raises BadInput, NotUniform, Unverified."""
         began = perf_counter()
         self.verified = []
         programs = [self.program_at(own) for own in samples]
-        fitter = Fitter(samples, zip(*open_dims(programs), strict=True), divisors(machine))
-        self.template = Template(fitter, programs, self._lowered(programs, machine))
-        self.program = programs[0]
+        self.program = program_of_all_sizes(programs, samples, representative_sizes(self.open))
+        self.template = Template(self.program, lower(self.program, machine, without))
         self.buffers: Sequence[OpenBuffer] = self.template.buffers
         self.inputs = [b for b in self.buffers if b.role is Role.INPUT]
         self._require_inferable()
@@ -129,34 +124,14 @@ class OpenLowered:
         self._greatest = self.template.at(self.open.greatest, None, self.planned_elements)
         self.operators = [require.operator for require in required(self._greatest)]
         self.arena = arena(self._greatest, in_place=False)
-        self.text = self._printed()
+        loops = self.template.symbolic()
+        printed = source(loops, self.planned(loops), is_open=True)
+        self.text = SourceTemplate(printed, list(self.open.ranges))
         self.written = self.text.source
         self._sort_constants(programs)
         self.seconds["lower"] = perf_counter() - began
         self._verify_some()
         self.seconds["verify"] = perf_counter() - began - self.seconds["lower"]
-
-    def _lowered(self, programs: Sequence[Program], machine: Machine | None) -> list[Loops]:
-        """Returns the loops of sample programs."""
-        if machine is None:
-            return [lower(own, None) for own in programs]
-        found = []
-        for own, sizes in zip(programs, open_dims(programs), strict=True):
-            with open_sizes(sizes):
-                found.append(lower(own, machine, _LEFT_OUT))
-        return found
-
-    def _printed(self) -> SourceTemplate:
-        """Returns C of all sizes."""
-        sizes = printing_sizes(self.open)
-        numbers = Numbers()
-        loops = self.template.symbolic(sizes, numbers)
-        return SourceTemplate(
-            source(loops, self.planned(loops), is_open=True),
-            numbers,
-            self.template.ratios_at(sizes),
-            list(self.open.ranges),
-        )
 
     def program_at(self, sizes: Mapping[str, int]) -> Program:
         """Returns the program of given sizes as it is lowered. Raises BadInput, which names the sizes."""
@@ -221,7 +196,7 @@ class OpenLowered:
         varying: list[str] = []
         for name in dict.fromkeys(name for name in names if name in first):
             arrays = [own.constants[name] for own in programs]
-            if all(_same(arrays[0], other) for other in arrays[1:]):
+            if all(same_array(arrays[0], other) for other in arrays[1:]):
                 self.fixed[name] = arrays[0]
             else:
                 varying.append(name)
@@ -296,11 +271,11 @@ class OpenLowered:
     def _verify_constants(self, program: Program, sizes: Mapping[str, int]) -> None:
         """Raises BadInput if a constant that is the same for all sizes is another one."""
         for name, value in self.fixed.items():
-            if name in program.constants and not _same(value, program.constants[name]):
+            if name in program.constants and not same_array(value, program.constants[name]):
                 raise BadInput(f"at {_words(sizes)} the constant {name} is another one")
         for name, window in [*self.windows.items()]:
             own = program.constants.get(name)
-            if own is not None and not _same(window.at(own.shape, sizes), own):
+            if own is not None and not same_array(window.at(own.shape, sizes), own):
                 del self.windows[name]
                 self.computed.add(name)
 
@@ -308,23 +283,6 @@ class OpenLowered:
         """True if a program has the terms of the samples, but for sizes."""
         pairs = [terms_of(program), terms_of(self.program)]
         return [t.operator for t in pairs[0]] == [t.operator for t in pairs[1]]
-
-
-def divisors(machine: Machine | None) -> list[int]:
-    """Returns the sizes of pieces into which axes of open size are cut."""
-    return [] if machine is None else piece_sizes(machine)
-
-
-def open_dims(programs: Sequence[Program]) -> list[list[int]]:
-    """Returns, for each sample program, the sizes of axes of terms that differ among these programs, in one order."""
-    found: dict[tuple[int, ...], None] = {}
-    for terms in zip(*map(terms_of, programs), strict=False):
-        if any(isinstance(term.type, TupleType) for term in terms):
-            continue
-        for sizes in zip(*(term.access.dims for term in terms), strict=False):
-            if len(set(sizes)) > 1:
-                found[sizes] = None
-    return [[sizes[i] for sizes in found] for i in range(len(programs))]
 
 
 def _words(sizes: Mapping[str, int]) -> str:
@@ -356,13 +314,9 @@ def window_of(
         return None
     for begins in product(*([("", *greatest)] * whole.ndim if whole.ndim <= _MAX_RANK else ())):
         found = Window(whole, begins, greatest)
-        if all(_same(found.at(own.shape, sizes), own) for sizes, own in others):
+        if all(same_array(found.at(own.shape, sizes), own) for sizes, own in others):
             return found
     return None
-
-
-def _same(a: Array, b: Array) -> bool:
-    return a is b or (a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes())
 
 
 __all__ = ["NotUniform", "OpenLowered", "Verified"]

@@ -1,4 +1,4 @@
-"""Chooses sizes: those at which loops are lowered, and those at which they are verified."""
+"""Chooses sizes: those at which programs are built, and those at which loops are made and verified."""
 
 from __future__ import annotations
 
@@ -7,26 +7,23 @@ from random import Random
 
 from glenside.ir.open_program import OpenProgram
 
-SAMPLES = 11
-"""Sizes at which a program is lowered, for one open size."""
+SAMPLES = 8
+"""Sizes at which a program is built, for one open size."""
 _MORE = 3
 """More of them for each further open size."""
 _LEAST, _MOST = 131, 700
 """Samples are between these where the range allows it: a few of the largest tiles."""
 
-_PRINTED = 1009
-"""Steps from the least size to those at which C is printed."""
+_PRIMES = (211, 223, 227, 229, 233, 239)
+"""Steps from the least size to the representative one."""
 
 
-def sample_sizes(program: OpenProgram, seed: int = 0, times: int = 1) -> Iterator[list[dict[str, int]]]:
-    """Yields choices of sizes at which a program is lowered: large ones, near each other, first in the ranges.
+def sample_sizes(program: OpenProgram, seed: int = 0) -> Iterator[list[dict[str, int]]]:
+    """Yields choices of sizes at which a program is built: large ones, then the greatest ones in the ranges.
 
-    times  how many times as many samples as usual
-
-    Loops of small sizes may be simpler, since a loop of one step is none. At last come the greatest sizes in the
-    ranges.
+    A program of small sizes may be another one.
     """
-    count = times * (SAMPLES + _MORE * (len(program.ranges) - 1))
+    count = SAMPLES + _MORE * (len(program.ranges) - 1)
     large: dict[str, range] = {}
     greatest: dict[str, range] = {}
     for name, (low, high, step) in program.ranges.items():
@@ -42,12 +39,10 @@ def sample_sizes(program: OpenProgram, seed: int = 0, times: int = 1) -> Iterato
             yield [{name: own[i] for name, own in drawn.items()} for i in range(count)]
 
 
-def printing_sizes(program: OpenProgram) -> dict[str, int]:
-    """Returns different sizes, greater than the samples, at which C of all sizes is printed."""
-    return {
-        name: low + step * (_PRINTED + 2 * number)
-        for number, (name, (low, _, step)) in enumerate(program.ranges.items())
-    }
+def representative_sizes(program: OpenProgram) -> dict[str, int]:
+    """Returns the sizes at which schedules of all sizes are chosen: primes, of which no tile is a divisor."""
+    every = enumerate(program.ranges.items())
+    return {name: low + step * _PRIMES[number % len(_PRIMES)] for number, (name, (low, _, step)) in every}
 
 
 def verified_sizes(program: OpenProgram, most: int, seed: int = 0) -> Iterator[dict[str, int]]:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 
 from glenside.codegen.emit_c.printer import TABLE
 from glenside.codegen.emit_c.translation_units import PUBLIC, Source
-from glenside.codegen.open_sizes.expression import FLOOR_QUOTIENT, Expression
-from glenside.codegen.open_sizes.open_integer import Numbers
+from glenside.ir.open_integer import expression_of
+from glenside.ir.size_expression import FLOOR_QUOTIENT
 
 _TOKEN = re.compile(r"(?<![\w.])(\d[\w.]*(?:(?<=[pPeE])[-+]\d+\w*)?)")
 _COMMENT = re.compile(r"/\*.*?\*/", re.S)
 _VARIABLE = re.compile(r"\bz(\d+)\b")
-_RATIO = re.compile(r"\(\(double\)z(\d+) / \(double\)z(\d+)\)")
+_RATIO = re.compile(r"\(\(double\)(z?)(\d+) / \(double\)(z?)(\d+)\)")
 
 
 class SourceTemplate:
     """C source as a function of sizes.
 
     printed  the source of loops whose integers are of `OpenInteger`
-    ratios   rational numbers that depend on the sizes: their value in `printed`, and the expressions of both parts
     source   the C source, whose `run` gets the table of numbers behind the other pointers that are given;
              `open_sizes(const int64_t *sizes, int64_t *table)` computes it from the sizes, in the order of `names`
     """
@@ -29,22 +27,16 @@ class SourceTemplate:
     def __init__(
         self,
         printed: Source,
-        numbers: Numbers,
-        ratios: Mapping[Fraction, tuple[Expression, Expression]],
         names: Sequence[str],
     ) -> None:
-        real: dict[str, str] = {}
-        for value, parts in ratios.items():
-            above, below = map(numbers.variable, parts)
-            real[float(value).hex()] = f"((double){above} / (double){below})"
-            if value.denominator == 1:
-                real[str(value)] = above
+        numbers: dict[str, int] = {}
 
-        def text(own: str) -> str:
-            return "".join(real.get(piece, piece) for piece in _pieces(own))
+        def renamed(found: re.Match[str]) -> str:
+            return f"z{numbers.setdefault(found[1], len(numbers))}"
 
-        self._texts = [text(own) for own in (*printed.helpers, *printed.nests, printed.end)]
-        self.numbers = list(numbers.places)
+        parts = (*printed.helpers, *printed.nests, printed.end)
+        self._texts = [_VARIABLE.sub(renamed, _COMMENT.sub("", own)) for own in parts]
+        self.numbers = [expression_of(int(number)) for number in numbers]
         count = len(printed.helpers)
         functions = [*map(_local, self._texts[:-1])]
         end = _VARIABLE.sub(rf"{TABLE}[\1]", self._texts[-1])
@@ -57,7 +49,8 @@ class SourceTemplate:
         values = [own.at(sizes) for own in self.numbers]
 
         def ratio(found: re.Match[str]) -> str:
-            above, below = (values[int(part)] for part in found.groups())
+            parts = ((found[1], int(found[2])), (found[3], int(found[4])))
+            above, below = (values[number] if is_open else number for is_open, number in parts)
             return (above / below if below else 0.0).hex()
 
         texts = (_VARIABLE.sub(lambda found: str(values[int(found[1])]), _RATIO.sub(ratio, own)) for own in self._texts)

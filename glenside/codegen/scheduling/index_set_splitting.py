@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from math import gcd
 
 from glenside.codegen.loop_ir.affine_analysis import at, coefficient, indices_of, parts_in, substituted, with_places
 from glenside.codegen.loop_ir.compute_block import Block
 from glenside.codegen.loop_ir.ir import Choose
 from glenside.codegen.loop_ir.open_axes import axis_of
 from glenside.ir.index_map import Axis, Divided, Guard, Index, Within
+from glenside.ir.open_integer import common_divisor
 
 _MOST = 16
 """The most pieces of a block: code is emitted for each."""
@@ -78,7 +78,7 @@ def _apart(block: Block, question: Divided | Within, axes: Iterator[int]) -> lis
         return None
     if isinstance(question, Divided):
         for axis, factor in own:
-            period = question.divisor // gcd(factor, question.divisor)
+            period = question.divisor // common_divisor(factor, question.divisor)
             if axis.size > period:
                 return _by_periods(block, axis, period, axes)
     axis, factor = min(own, key=lambda term: term[0].size)

@@ -26,7 +26,6 @@ from glenside.codegen.loop_ir.compute_block import Block, ScheduledBlock
 from glenside.codegen.loop_ir.intrinsics import MAX_INTERLEAVE
 from glenside.codegen.loop_ir.ir import Load, Nest, Packing, Role, Statement, Store
 from glenside.codegen.loop_ir.nest_builder import around
-from glenside.codegen.loop_ir.open_axes import open_now
 from glenside.codegen.loop_ir.structural_hash import Like
 from glenside.codegen.loop_ir.substitute_buffers import with_buffers_of
 from glenside.codegen.processor.model import Machine
@@ -61,7 +60,7 @@ def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> ScheduledB
     """
     exact = tuple(joined.exact for joined in block.joined)
     own = Like.of(block.plain())
-    known = _known(_Asked(own, exact, block.around, next(axes), open_now(), has_one_packing(), block), machine)
+    known = _known(_Asked(own, exact, block.around, next(axes), has_one_packing(), block), machine)
     while next(axes) < known.end:  # skip the numbers of its loops
         pass
     return known.made and with_buffers_of(known.made, known.like.names(own))
@@ -69,7 +68,7 @@ def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> ScheduledB
 
 @dataclass(frozen=True)
 class _Asked:
-    """The memo key of a schedule: the structure of a block, the number of the first new loop, and the open sizes.
+    """The memo key of a schedule: the structure of a block, and the number of the first new loop.
 
     block  the block itself, which does not take part in comparison
     """
@@ -78,7 +77,6 @@ class _Asked:
     exact: tuple[bool, ...]
     around: tuple[Axis, ...]
     first: int
-    open: tuple[int, ...]
     one_packing: bool
     block: Block = field(compare=False)
 

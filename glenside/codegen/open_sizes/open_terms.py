@@ -1,0 +1,111 @@
+"""Makes one program of all sizes from programs of some sizes: its sizes are open integers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from glenside.codegen.open_sizes.fit import Fitter, Observed
+from glenside.codegen.open_sizes.template import NotUniform, terms_of
+from glenside.ir.errors import TypeMismatch
+from glenside.ir.open_integer import OpenInteger, OpenText
+from glenside.ir.operand import Array
+from glenside.ir.program import Program
+from glenside.ir.size_expression import Expression
+from glenside.ir.term import Term, shared
+from glenside.ir.types import Dims, Tensor
+
+
+def program_of_all_sizes(
+    programs: Sequence[Program], samples: Sequence[Mapping[str, int]], sizes: Mapping[str, int]
+) -> Program:
+    """Returns a program whose sizes are open integers, from programs of sample sizes with the same operators.
+
+    sizes  the sizes at which the open integers have their values
+
+    Constants whose values depend on the sizes have none. Raises NotUniform.
+    """
+    return _Terms(programs, samples, sizes).program()
+
+
+class _Terms:
+    def __init__(
+        self, programs: Sequence[Program], samples: Sequence[Mapping[str, int]], sizes: Mapping[str, int]
+    ) -> None:
+        self.programs = programs
+        self.columns = list(zip(*map(terms_of, programs), strict=False))
+        if len({len(terms_of(program)) for program in programs}) > 1:
+            raise NotUniform("its programs have different terms at different sizes")
+        observed: set[Observed] = set()
+        for terms in self.columns:
+            if any(term.operator is not terms[0].operator for term in terms):
+                raise NotUniform(f"{terms[0].operator.name} is another operator at other sizes")
+            for attributes in zip(*(term.attributes for term in terms), strict=True):
+                observed |= _varying(attributes)
+        self.integers: dict[Observed, OpenInteger] = {}
+        for values, found in Fitter(samples).fit_all(observed).items():
+            if found is None:
+                raise NotUniform(f"the sizes {values} are no expression of the open sizes")
+            own = found.expanded() + Expression()
+            self.integers[values] = OpenInteger(own.at(sizes), own)
+
+    def program(self) -> Program:
+        made: dict[Term, Term] = {}
+        for terms in self.columns:
+            first = terms[0]
+            attributes = tuple(map(self._attribute, zip(*(term.attributes for term in terms), strict=True)))
+            try:
+                made[first] = shared(first.operator, tuple(made[child] for child in first.children), attributes)
+            except TypeMismatch as error:
+                raise NotUniform(f"{first.operator.name}: {error}") from error
+        first, *others = self.programs
+        same = {
+            name: value
+            for name, value in first.constants.items()
+            if all(name in other.constants and same_array(value, other.constants[name]) for other in others)
+        }
+        return replace(
+            first,
+            term=made[first.term],
+            layers={},
+            labels={},
+            names={},
+            origins={},
+            nodes={},
+            constants=MappingProxyType(same),
+        )
+
+    def _attribute(self, values: tuple[Any, ...]) -> Any:
+        first = values[0]
+        if all(value == first for value in values):
+            return first
+        if isinstance(first, Tensor):
+            return replace(first, dims=self._attribute(tuple(value.dims for value in values)))
+        if isinstance(first, tuple):
+            return Dims(map(self._attribute, zip(*values, strict=True)))
+        if isinstance(first, str):
+            return OpenText(self.integers[tuple(map(int, values))])
+        return self.integers[values]
+
+
+def _varying(values: tuple[Any, ...]) -> set[Observed]:
+    """Returns the integers of corresponding attributes that depend on the sizes. Raises NotUniform."""
+    first = values[0]
+    if all(value == first for value in values):
+        return set()
+    if isinstance(first, tuple) and all(len(value) == len(first) for value in values):
+        return {found for own in zip(*values, strict=True) for found in _varying(own)}
+    if isinstance(first, Tensor) and all(replace(value, dims=first.dims) == first for value in values):
+        return _varying(tuple(value.dims for value in values))
+    if isinstance(first, int):
+        return {values}
+    if all(isinstance(value, str) and value.lstrip("-").isdigit() for value in values):
+        return {tuple(map(int, values))}
+    raise NotUniform(f"{first} and others at other sizes")
+
+
+def same_array(a: Array, b: Array) -> bool:
+    """True if two constants are bitwise equal."""
+    return a is b or (a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes())
