@@ -1,6 +1,7 @@
 """Writes tokens with a decoder: a GGUF file, or random weights of a shape, beside llama.cpp where it is installed.
 
     python examples/decoder.py model.gguf --prompt "Once upon a time" --tokens 64
+    python examples/decoder.py model.gguf --c folder/
     python examples/decoder.py --shape layers=4,hidden=2048,heads=32,kv_heads=8,intermediate=8192 --bits 4
 
 The prompt runs `--rows` tokens at a time, what is left of it and the answer one at a time. `--activations int8`, the
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import glenside as gl
+from glenside.check.written_decoder import write_decoder
 from glenside.ir.program import Program
 from glenside.models.decoder import Decoder, RandomWeights, decoder_step
 
@@ -62,7 +64,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=16, help="tokens of the prompt at a time")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--activations", default="int8", choices=("float32", "int8"))
+    parser.add_argument("--c", metavar="FOLDER", help="write the decoder as C to a folder, and no tokens")
     given = parser.parse_args()
+    if given.c:
+        made, said = write_decoder(_loader(given), given.c, given.rows, given.activations)
+        print(f"{given.c}: {said}. Compile it there: {made.build[0]}")
+        return
     pieces = _pieces(given.file) if given.file else []
     prompt = _numbers(given.prompt, pieces)
     begin = time.perf_counter()
