@@ -115,7 +115,7 @@ eye = operator(
 def _check_iota(n: int, dtype: str) -> None:
     require(n >= 0, "iota", "n >= 0", n)
     require(dtype != "bool", "iota", "a dtype of numbers", dtype)
-    require_value("iota", str(max(n - 1, 0)), dtype)
+    require_value("iota", str(int(max(n - 1, 0))), dtype)
 
 
 def counted(arithmetic: Any, numbers: Array, dtype: str) -> Array:
