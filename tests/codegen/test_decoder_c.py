@@ -10,7 +10,10 @@ import pytest
 from command_line import completed
 
 import glenside as gl
+from glenside.check.open_function import lowered_open
+from glenside.check.written_c import write
 from glenside.check.written_decoder import write_decoder
+from glenside.codegen.lowering.quantized_activations import with_activations
 from glenside.codegen.processor.model import machine_of
 from glenside.codegen.runtime.compile_and_load import compiler
 from glenside.codegen.runtime.compiled_function import Lowered
@@ -88,8 +91,6 @@ def test_the_c_program_writes_the_tokens_of_python(tmp_path: Path, shape: str, b
 
 @pytest.mark.parametrize("activations", ["float32", "int8"])
 def test_few_and_many_rows_have_the_same_packed_weights(activations: str) -> None:
-    from glenside.codegen.lowering.quantized_activations import with_activations
-
     packed = []
     for rows in (1, 3, 40):
         with one_packing():
@@ -133,3 +134,20 @@ def test_a_gguf_file_on_the_command_line(tmp_path: Path) -> None:
         assert (refused.returncode, refused.stdout) == (2, "")
         assert said in " ".join(refused.stderr.split())
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("activations", ["float32", "int8"])
+def test_a_step_of_open_rows_and_past_is_one_c_function(tmp_path: Path, activations: str) -> None:
+    """`write` compares its results with the interpreter's, at the least sizes, some between, and the greatest."""
+
+    def make(rows: int, past: int) -> Program:
+        sizes = {"layers": 1, "hidden": 128, "intermediate": 192, "vocabulary": 100, **SHAPES["grouped"]}
+        program = decoder_step(Decoder("decoder", **sizes), RandomWeights(4, seed=3), rows, past)  # type: ignore[arg-type]
+        return with_activations(program, activations)
+
+    lowered = lowered_open(gl.open_program(make, "decoder", rows=(1, 9), past=(1, PAST)), machine_of("native"))
+    assert {*lowered.windows} >= {"causal", "cosines", "sines"}
+    _, said = write([lowered], tmp_path / "decoder.c")
+    assert "values as meant on random inputs of sizes 1x1, 5x12, 9x24" in said

@@ -84,19 +84,20 @@ def built(lowered: Sequence[Lowered], name: str, folders: Sequence[Path]) -> lis
 def _parts(programs: Mapping[str, Sequence[Exported]]) -> tuple[bytes, dict[str, list[Part]]]:
     """Returns the weights of programs: a head, then constants aligned to `LINE`; and the parts of each program."""
     known: dict[bytes, int] = {}
-    contents: list[bytes] = []
+    contents: list[bytes | memoryview] = []
     places: list[dict[int, int]] = []
     end, mark = LINE, hashlib.sha256()
     for one in (own for of in programs.values() for own in of):
         mark.update(one.source.encode())
         places.append({})
         for number, constant in one.constants.items():
-            content = np.ascontiguousarray(constant.array).tobytes()
-            key = hashlib.sha256(content).digest()
+            content = np.ascontiguousarray(constant.array).reshape(-1).view(np.uint8)
+            key = hashlib.sha256(content.data).digest()
             if key not in known:
                 known[key] = end
-                contents.append(content.ljust(-(-len(content) // LINE) * LINE, b"\0"))
-                end += len(contents[-1])
+                padding = bytes(-content.size % LINE)
+                contents += [content.data, padding]
+                end += content.size + len(padding)
                 mark.update(key)
             places[-1][number] = known[key]
     head, of_each = _MAGIC + mark.digest(), iter(places)
