@@ -221,6 +221,8 @@ class Program:
         alone.
         """
         missing = [t for n, t in self.constants_declared.items() if n not in self.constants]
+        if not missing:  # values that are decoded when they are read stay so
+            return self
         return replace(self, constants={**self.constants, **{t.name: seeded(t, seed) for t in missing}})
 
     def __repr__(self) -> str:

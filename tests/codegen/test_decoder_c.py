@@ -151,3 +151,8 @@ def test_a_step_of_open_rows_and_past_is_one_c_function(tmp_path: Path, activati
     assert {*lowered.windows} >= {"causal", "cosines", "sines"}
     _, said = write([lowered], tmp_path / "decoder.c")
     assert "values as meant on random inputs of sizes 1x1, 5x12, 9x24" in said
+
+
+def test_weights_that_are_all_there_are_not_decoded_to_draw_others() -> None:
+    program = _load("grouped", 4, 1)
+    assert program.seeded_constants(0) is program
