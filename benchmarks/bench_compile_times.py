@@ -55,7 +55,8 @@ def timed(source: Path, how: Any) -> list[float]:
     with tempfile.TemporaryDirectory() as cache:
         environment = {**os.environ, "PYTHONPATH": str(source), "GLENSIDE_CACHE": cache}
         command = [sys.executable, "-W", "ignore", "-c", _RUN, json.dumps(how)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_LIMIT)
+        options: Any = {"capture_output": True, "text": True, "timeout": _LIMIT}
+        done = subprocess.run(command, env=environment, cwd=source, **options)  # the folder is first on Python's path
     if done.returncode:
         raise RuntimeError(done.stderr.strip().splitlines()[-1][:200])
     found: list[float] = json.loads(done.stdout.splitlines()[-1])
