@@ -1,12 +1,12 @@
 """Loads and saves programs in the format that the ending of a path names: .onnx, .json, and .glenside for the text.
 
 Files of other endings hold the text too. A .py file, a function of JAX, is only written; a .pt2 file, which
-`torch.export.save` writes, and a .gguf file, a decoder, are only read.
+`torch.export.save` writes, a .gguf file, a decoder, and a folder of a checkpoint of transformers are only read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
@@ -17,7 +17,7 @@ from glenside.ir.open_program import OpenProgram, is_range
 from glenside.ir.program import Program
 from glenside.ir.replacing import PathLike
 
-ENDINGS = (".glenside", ".onnx", ".pt2", ".gguf", ".json")
+ENDINGS = (".glenside", ".onnx", ".pt2", ".gguf", ".safetensors", ".json")
 """The endings that only files of programs have."""
 
 
@@ -73,7 +73,8 @@ def load(
       shapes        shapes of tensors that a text does not declare, or of inputs whose shapes an ONNX file leaves open
       weights       an .npz file with values of constants, which take precedence over those of an ONNX file
       dtypes        dtypes of tensors that a text does not declare
-      dims          sizes of named dimensions of an ONNX file, such as batch; rows and past of a decoder in a GGUF file.
+      dims          sizes of named dimensions of an ONNX file, such as batch; rows and past of a decoder in a GGUF file
+                    or a checkpoint.
                     With a range, (1, 512) or (0, 512, 32) by steps, for some of them the result is an OpenProgram,
                     which `gl.compile` takes
       allow_opaque  whether ONNX operators that Glenside does not know are kept as black boxes
@@ -83,11 +84,13 @@ def load(
     Several outputs of an ONNX file become a tuple. Raises GlensideError.
     """
     kind = ending(path)
-    if dims and any(map(is_range, dims.values())) and kind in (".onnx", ".gguf"):
+    load_decoder = _decoder_loader(path)
+    if dims and any(map(is_range, dims.values())) and (kind == ".onnx" or load_decoder):
         own = {"shapes": shapes, "allow_opaque": allow_opaque, "values": values, "outputs": outputs}
         return _load_open(path, dims, {"weights": weights, "dtypes": dtypes, **own})
-    if kind == ".gguf":
-        return _load_gguf(path, bool(shapes or weights or dtypes or allow_opaque or outputs), dims, values)
+    if load_decoder:
+        _require_own_sizes(path, bool(shapes or weights or dtypes or allow_opaque or outputs), dims or {})
+        return load_decoder(path, **(dims or {})).with_values(values or {})
     if (dims or allow_opaque or outputs) and kind != ".onnx":
         raise BadInput(f"sizes of named dimensions, names of outputs and black boxes are for .onnx files, got {path}")
     if kind == ".py":
@@ -112,14 +115,20 @@ def load(
     return program.with_values(values or {})
 
 
-def _load_gguf(
-    path: PathLike, other: bool, dims: Mapping[str, int] | None, values: Mapping[str, Any] | None
-) -> Program:
-    from glenside.importers.gguf import load_gguf
+def _decoder_loader(path: PathLike) -> Callable[..., Program] | None:
+    """Returns the importer of a file or folder of a decoder, None for other files."""
+    from glenside.importers.checkpoint import is_checkpoint, load_checkpoint
 
-    if other or {*(dims or ())} - {"rows", "past"}:
-        raise BadInput(f"a .gguf file has rows, new tokens, and past, tokens before them, and no other sizes: {path}")
-    return load_gguf(path, **(dims or {})).with_values(values or {})
+    if ending(path) == ".gguf":
+        from glenside.importers.gguf import load_gguf
+
+        return load_gguf
+    return load_checkpoint if is_checkpoint(path) else None
+
+
+def _require_own_sizes(path: PathLike, other: bool, dims: Mapping[str, int]) -> None:
+    if other or {*dims} - {"rows", "past"}:
+        raise BadInput(f"{path} has rows, new tokens, and past, tokens before them, and no other sizes")
 
 
 def _load_onnx(path: PathLike, weights: PathLike | None, open_: Mapping[str, Any]) -> Program:
@@ -168,7 +177,7 @@ def save(program: Program, path: PathLike) -> str:
     if not isinstance(program, Program):
         raise BadInput(f"save takes a program and a path, got {type(program).__name__} as the program")
     kind = ending(path)
-    if kind in (".pt2", ".gguf"):
+    if kind in (".pt2", ".gguf", ".safetensors"):
         raise BadInput(f"a program is saved as .onnx, .json, .py or .glenside, got {path}: a {kind} file is only read")
     if kind == ".onnx":
         from glenside.exporters.onnx import save_onnx

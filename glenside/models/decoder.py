@@ -11,7 +11,20 @@ import numpy as np
 
 from glenside.builder import Builder
 from glenside.builder.layout import broadcast, concatenate, reshape, slice_axis, transpose
-from glenside.builder.pointwise import add, cast, compare, compute, divide, filled, multiply, select, sigmoid, subtract
+from glenside.builder.pointwise import (
+    add,
+    cast,
+    compare,
+    compute,
+    divide,
+    filled,
+    gelu,
+    multiply,
+    relu,
+    select,
+    sigmoid,
+    subtract,
+)
 from glenside.builder.reductions import reduce_axes
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
@@ -31,7 +44,7 @@ class Decoder:
     base          of the frequencies of rotation; `slower` has the factors by which they are divided
     window        positions that a query reads, itself included; 0 for all
     norm          "rms" or "layer"
-    activation    "silu" or "gelu-tanh", of the feed-forward layer
+    activation    "silu", "gelu", "gelu-tanh" or "relu", of the feed-forward layer
     gated         True if the activation is multiplied by a second product
     scaled        True if embeddings are multiplied by the root of `hidden`
     """
@@ -238,7 +251,7 @@ class _Step:
     def _feed_forward(self, within: str, x: Term) -> Term:
         s = self.shape
         first = self._linear(f"{within}.ffn_{'gate' if s.gated else 'up'}", x, s.intermediate)
-        inner = multiply(first, sigmoid(first)) if s.activation == "silu" else _gelu_tanh(first)
+        inner = _ACTIVATIONS[s.activation](first)
         if s.gated:
             inner = multiply(inner, self._linear(f"{within}.ffn_up", x, s.intermediate))
         return self._linear(f"{within}.ffn_down", inner, s.hidden)
@@ -249,6 +262,14 @@ def _gelu_tanh(x: Term) -> Term:
     cubic = add(x, multiply(multiply(multiply(x, x), x), filled(x, "0.044715")))
     turned = compute("tanh", multiply(cubic, filled(x, "0.7978845608028654")))
     return multiply(multiply(x, add(turned, filled(x, 1))), filled(x, "0.5"))
+
+
+_ACTIVATIONS: dict[str, Callable[[Term], Term]] = {
+    "silu": lambda x: multiply(x, sigmoid(x)),
+    "gelu": gelu,
+    "gelu-tanh": _gelu_tanh,
+    "relu": relu,
+}
 
 
 class RandomWeights:

@@ -28,7 +28,7 @@ def written(path: Path, arch: str = "llama", kind: str = "F32", seed: int = 0, *
     for key, number in more.items():
         writer.add_uint32(f"{arch}.{key}", number)
     raw = getattr(gguf.GGMLQuantizationType, kind)
-    for name, dims in _dims(arch).items():
+    for name, dims in dims_of(arch).items():
         value = 0.1 * rng.standard_normal(dims) + name.endswith("norm.weight") if len(dims) == 1 else None
         if value is not None:
             found[name] = value.astype(np.float32)
@@ -49,7 +49,7 @@ def _kv(arch: str) -> int:
     return HEADS if arch == "gpt2" else KV
 
 
-def _dims(arch: str) -> dict[str, tuple[int, ...]]:
+def dims_of(arch: str) -> dict[str, tuple[int, ...]]:
     """Returns the sizes of the tensors of an architecture."""
     own = _kv(arch) * HEAD
     found: dict[str, tuple[int, ...]] = {"token_embd.weight": (VOCABULARY, HIDDEN), "output_norm.weight": (HIDDEN,)}
