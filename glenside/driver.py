@@ -244,7 +244,7 @@ def compile(
     without: Sequence[str] = (),
     activations: str = "float32",
     dims: Mapping[str, Any] | None = None,
-    state: Mapping[str, str] | None = None,
+    state: Mapping[str, str] | bool | None = None,
     **how: Any,
 ) -> Any:
     """Compiles a program to a function on numpy arrays with the system's C compiler: `f = gl.compile(p); f(x, ..)`.
@@ -264,7 +264,8 @@ def compile(
              integers: another result, within the bound that the report gives
     dims     sizes of named dimensions of a file; ranges, such as {"seq": (1, 512)}, stay open: the function takes
              arrays of each size in them. It is compiled once, without a search
-    state    {input: result}: these results are the inputs of the next call, and stay in the function (`f.state`)
+    state    {input: result}: these results are the inputs of the next call, and stay in the function (`f.state`). True
+             pairs them by name: past_key_values.N.key and present.N.key, x and new.x or present.x, and the like
     how      arguments of `optimize`
 
     Raises BadInput for a black box, a constant without a value, or a missing compiler; CheckFailed if `check` is set
@@ -287,7 +288,7 @@ def compile(
     else:
         program = with_activations(_program(program, "compiled"), activations)
         function = _compiled(program, target, machine, memory, check, without, how)
-    return function if state is None else Stateful(function, state)
+    return function if state is None or state is False else Stateful(function, state)
 
 
 def _compiled(

@@ -48,6 +48,10 @@ class LazyArrays(Mapping[str, Array]):
             entry = self._entries[name] = self._check(name, entry())
         return entry
 
+    def entry(self, name: str) -> object:
+        """Returns the array or function of a name: names of one entry have one value."""
+        return self._entries[name]
+
     def read(self, name: str) -> Array | None:
         """Returns an array that needs no call; None for others."""
         entry = self._entries.get(name)

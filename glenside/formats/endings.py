@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
@@ -85,12 +86,12 @@ def load(
     """
     kind = ending(path)
     load_decoder = _decoder_loader(path)
-    if dims and any(map(is_range, dims.values())) and (kind == ".onnx" or load_decoder):
+    if dims and any(map(is_range, dims.values())) and kind == ".onnx":
         own = {"shapes": shapes, "allow_opaque": allow_opaque, "values": values, "outputs": outputs}
         return _load_open(path, dims, {"weights": weights, "dtypes": dtypes, **own})
     if load_decoder:
         _require_own_sizes(path, bool(shapes or weights or dtypes or allow_opaque or outputs), dims or {})
-        return load_decoder(path, **(dims or {})).with_values(values or {})
+        return load_decoder(path, dims or {}, values or {})
     if (dims or allow_opaque or outputs) and kind != ".onnx":
         raise BadInput(f"sizes of named dimensions, names of outputs and black boxes are for .onnx files, got {path}")
     if kind == ".py":
@@ -115,18 +116,32 @@ def load(
     return program.with_values(values or {})
 
 
-def _decoder_loader(path: PathLike) -> Callable[..., Program] | None:
+def _decoder_loader(path: PathLike) -> Callable[..., Program | OpenProgram] | None:
     """Returns the importer of a file or folder of a decoder, None for other files."""
-    from glenside.importers.checkpoint import is_checkpoint, load_checkpoint
+    from glenside.importers.checkpoint import is_checkpoint, load_checkpoint, open_checkpoint
 
     if ending(path) == ".gguf":
-        from glenside.importers.gguf import load_gguf
+        from glenside.importers.gguf import load_gguf, open_gguf
 
-        return load_gguf
-    return load_checkpoint if is_checkpoint(path) else None
+        return partial(_load_decoder, load_gguf, open_gguf)
+    return partial(_load_decoder, load_checkpoint, open_checkpoint) if is_checkpoint(path) else None
 
 
-def _require_own_sizes(path: PathLike, other: bool, dims: Mapping[str, int]) -> None:
+def _load_decoder(
+    load_fixed: Callable[..., Program],
+    load_open: Callable[..., OpenProgram],
+    path: PathLike,
+    dims: Mapping[str, Any],
+    values: Mapping[str, Any],
+) -> Program | OpenProgram:
+    if not any(map(is_range, dims.values())):
+        return load_fixed(path, **dims).with_values(values)
+    if values:
+        raise BadInput(f"values of inputs are for programs whose sizes are numbers: {path}")
+    return load_open(path, **{"rows": 1, "past": (0, 511), **dims})
+
+
+def _require_own_sizes(path: PathLike, other: bool, dims: Mapping[str, Any]) -> None:
     if other or {*dims} - {"rows", "past"}:
         raise BadInput(f"{path} has rows, new tokens, and past, tokens before them, and no other sizes")
 
@@ -149,8 +164,7 @@ def _load_open(path: PathLike, dims: Mapping[str, Any], others: Mapping[str, Any
 
     ranges = {name: size for name, size in dims.items() if is_range(size)}
     fixed = {name: size for name, size in dims.items() if name not in ranges}
-    of_inputs = input_sizes(path) if ending(path) == ".onnx" else {"": ["rows", "past"]}
-    known = list(dict.fromkeys(n for sizes in of_inputs.values() for n in sizes if isinstance(n, str) and n))
+    known = list(dict.fromkeys(n for sizes in input_sizes(path).values() for n in sizes if isinstance(n, str) and n))
     for name in dims:
         if name not in known:
             hint = f"; there are {', '.join(known)}" if known else "; all its sizes are numbers"

@@ -252,6 +252,12 @@ class GradientOf(NamedTuple):
     cotangents: Sequence[str]
 
 
+def entry_of(constants: Mapping[str, Array], name: str) -> object:
+    """Returns a constant's array, or the function that computes it: constants of one entry have one value."""
+    entry: Callable[[str], object] = getattr(constants, "entry", constants.__getitem__)
+    return entry(name)
+
+
 class _Subset(Mapping[str, Array]):
     """A subset of another mapping by names; values are read from it on demand."""
 
@@ -263,6 +269,10 @@ class _Subset(Mapping[str, Array]):
         if name not in self._names:
             raise KeyError(name)
         return self._whole[name]
+
+    def entry(self, name: str) -> object:
+        """Returns the array or function of a name, as in the other mapping."""
+        return entry_of(self._whole, name)
 
     def read(self, name: str) -> Array | None:
         """Returns an array that needs no call, as in the other mapping; None for others."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from glenside.builder import Builder
+from glenside.builder.builder import Again
 from glenside.builder.layout import broadcast, concatenate, reshape, slice_axis, transpose
 from glenside.builder.pointwise import (
     add,
@@ -26,7 +27,9 @@ from glenside.builder.pointwise import (
     subtract,
 )
 from glenside.builder.reductions import reduce_axes
+from glenside.ir.bounds import whole
 from glenside.ir.errors import BadInput
+from glenside.ir.open_program import OpenProgram, is_range, range_of
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
@@ -106,12 +109,57 @@ def decoder_step(shape: Decoder, weights: Weights, rows: int, past: int) -> Prog
     return _Step(shape, weights, rows, past).program()
 
 
+def growing_step(shape: Decoder, weights: Weights, rows: int, past: int, context: int) -> Program:
+    """Returns the program of `rows` tokens after `past` others, over caches of just these.
+
+    context  the most tokens of a sequence
+
+    Inputs are tokens ()(rows), int64, and keys.N and values.N, ()(past kv_heads head), for each layer. Results are the
+    logits of the last token ()(vocabulary), and present.keys.N and present.values.N, ()(past+rows kv_heads head), which
+    are the inputs of the next step. Built for open sizes `rows` and `past`, it is one program for all lengths. Raises
+    BadInput.
+    """
+    if rows < 1 or past < 0:
+        raise BadInput(f"a step of a decoder has at least one row, and 0 or more before it, got {rows} and {past}")
+    return _GrowingStep(shape, weights, rows, past, context).program()
+
+
+def growing_decoder(
+    name: str,
+    shape: Decoder,
+    weights: Callable[[dict[str, Again]], Weights],
+    rows: int | Sequence[int],
+    past: int | Sequence[int],
+    require: Callable[[int], None] = lambda tokens: None,
+) -> OpenProgram:
+    """Returns `growing_step` for ranges of rows and of tokens before them.
+
+    weights  a function of what its results share: the functions that compute constants, by name
+    require  raises BadInput if the decoder has no positions for so many tokens
+    """
+    given: dict[str, Any] = {"rows": rows, "past": past}
+    ranges = {size: range_of(size, value) for size, value in given.items() if is_range(value)}
+    fixed = {size: whole(size, value, 0) for size, value in given.items() if size not in ranges}
+    context = sum({**fixed, **{size: own[1] for size, own in ranges.items()}}.values())
+    require(context)
+    values: dict[str, Again] = {}
+
+    def make(sizes: Mapping[str, int]) -> Program:
+        return growing_step(shape, weights(values), context=context, **{**fixed, **sizes})
+
+    return OpenProgram(make, ranges, name)
+
+
 class _Step:
+    new = "new"
+    """The prefix of names of results."""
+
     def __init__(self, shape: Decoder, weights: Weights, rows: int, past: int) -> None:
         self.shape, self.weights, self.rows, self.past, self.b = shape, weights, rows, past, weights.builder
         self.tokens = self.b.input("tokens", (rows,), "int64")
         self.start = self.b.input("past", (), "int64")
         self.positions = add(build("iota", rows, "int64"), broadcast(self.start, (rows,)))
+        self.context = past + rows
 
     def program(self) -> Program:
         s, rows = self.shape, self.rows
@@ -119,7 +167,7 @@ class _Step:
         if s.scaled:
             x = multiply(x, filled(x, f"{np.float32(sqrt(s.hidden))!s}"))
         if not s.rotated:
-            x = add(x, self.weights.rows("position_embd.weight", self.past + rows, s.hidden, self.positions))
+            x = add(x, self.weights.rows("position_embd.weight", self.context, s.hidden, self.positions))
         turns = self._turns() if s.rotated else None
         masks, new = self._masks(), []
         for layer in range(s.layers):
@@ -132,7 +180,7 @@ class _Step:
         head = "output" if self.weights.has("output.weight") else "token_embd"
         logits = reshape(self._linear(head, last, s.vocabulary), (s.vocabulary,))
         program = self.b.finish(build("construct-tuple", logits, *new))
-        names = [f"new.{kind}.{layer}" for layer in range(s.layers) for kind in ("keys", "values")]
+        names = [f"{self.new}.{kind}.{layer}" for layer in range(s.layers) for kind in ("keys", "values")]
         signature = replace(program.signature, outputs=("logits", *names))
         return replace(program, name=s.name, signature=signature)
 
@@ -166,11 +214,11 @@ class _Step:
         frequencies = s.base ** (-np.arange(half) / half) / np.asarray(s.slower or 1.0)
 
         def table(function: Callable[[Array], Array]) -> Array:
-            return function(np.arange(self.past + self.rows)[:, None] * frequencies).astype(np.float32)
+            return function(np.arange(self.context)[:, None] * frequencies).astype(np.float32)
 
         found = []
         for name, function in (("cosines", np.cos), ("sines", np.sin)):
-            dims = (self.past + self.rows, half)
+            dims = (self.context, half)
             values = self.b.constant(name, dims, value=lambda function=function: table(function))
             found.append(reshape(self.b.gather(values, self.positions), (self.rows, 1, half)))
         return found[0], found[1]
@@ -207,29 +255,42 @@ class _Step:
         self, within: str, layer: int, x: Term, turns: tuple[Term, Term] | None, masks: tuple[Term, Term | None]
     ) -> tuple[Term, Term, Term]:
         """Returns the attention of x ()(rows hidden) to the cache and to itself, and its own keys and values."""
-        s, rows, past = self.shape, self.rows, self.past
-        group, dims = s.heads // s.kv_heads, (s.kv_heads, past, s.head)
-        keys, values = (self.b.input(f"{kind}.{layer}", dims) for kind in ("keys", "values"))
+        s, rows = self.shape, self.rows
         q, k, v = self._projected(within, x)
         q, k = self._rotated(q, turns), self._rotated(k, turns)
+        group = s.heads // s.kv_heads
         q = reshape(q, (rows, s.kv_heads, group, s.head))
         q = reshape(transpose(q, (1, 2, 0, 3)), (s.kv_heads, group * rows, s.head))
-        k, v = transpose(k, (1, 0, 2)), transpose(v, (1, 0, 2))
-        scores = []
-        for part, read, mask in (("past", keys, masks[0]), ("own", k, masks[1])):
-            found = self.b.matmul(q, transpose(read, (0, 2, 1)), name=f"{within}.scores.{part}")
-            found = multiply(found, filled(found, f"{np.float32(1 / sqrt(s.head))!s}"))
-            if mask is not None:
-                size = mask.access.dims[-1]
-                own = reshape(found, (s.kv_heads, group, rows, size))
-                found = reshape(add(own, reshape(mask, (1, 1, rows, size))), (s.kv_heads, group * rows, size))
-            scores.append(found)
-        weights = self.b.softmax(concatenate(scores, 2))
-        read = self.b.matmul(slice_axis(weights, 2, 0, past), values, name=f"{within}.context.past")
-        own = self.b.matmul(slice_axis(weights, 2, past, past + rows), v, name=f"{within}.context.own")
-        context = reshape(add(read, own), (s.kv_heads, group, rows, s.head))
+        context, keys, values = self._context(within, layer, (q, k, v), masks)
+        context = reshape(context, (s.kv_heads, group, rows, s.head))
         context = reshape(transpose(context, (2, 0, 1, 3)), (rows, s.heads * s.head))
-        return self._linear(f"{within}.attn_output", context, s.hidden), k, v
+        return self._linear(f"{within}.attn_output", context, s.hidden), keys, values
+
+    def _scores(self, name: str, q: Term, keys: Term, mask: Term | None) -> Term:
+        """Returns the masked scores of q ()(kv_heads group*rows head) and keys ()(kv_heads columns head)."""
+        s, group = self.shape, self.shape.heads // self.shape.kv_heads
+        found = self.b.matmul(q, transpose(keys, (0, 2, 1)), name=name)
+        found = multiply(found, filled(found, f"{np.float32(1 / sqrt(s.head))!s}"))
+        if mask is None:
+            return found
+        rows, columns = mask.access.dims
+        own = reshape(found, (s.kv_heads, group, rows, columns))
+        return reshape(add(own, reshape(mask, (1, 1, rows, columns))), (s.kv_heads, group * rows, columns))
+
+    def _context(
+        self, within: str, layer: int, own: tuple[Term, Term, Term], masks: tuple[Term, Term | None]
+    ) -> tuple[Term, Term, Term]:
+        """Returns what queries read, ()(kv_heads group*rows head), and the keys and values that are results."""
+        s, rows, past, (q, k, v) = self.shape, self.rows, self.past, own
+        dims = (s.kv_heads, past, s.head)
+        keys, values = (self.b.input(f"{kind}.{layer}", dims) for kind in ("keys", "values"))
+        k, v = transpose(k, (1, 0, 2)), transpose(v, (1, 0, 2))
+        every = (("past", keys, masks[0]), ("own", k, masks[1]))
+        scores = [self._scores(f"{within}.scores.{part}", q, read, mask) for part, read, mask in every]
+        weights = self.b.softmax(concatenate(scores, 2))
+        of_past = self.b.matmul(slice_axis(weights, 2, 0, past), values, name=f"{within}.context.past")
+        of_own = self.b.matmul(slice_axis(weights, 2, past, past + rows), v, name=f"{within}.context.own")
+        return add(of_past, of_own), k, v
 
     def _projected(self, within: str, x: Term) -> tuple[Term, Term, Term]:
         """Returns queries ()(rows heads head), keys and values ()(rows kv_heads head), before rotation."""
@@ -257,6 +318,41 @@ class _Step:
         return self._linear(f"{within}.ffn_down", inner, s.hidden)
 
 
+class _GrowingStep(_Step):
+    new = "present"
+
+    def __init__(self, shape: Decoder, weights: Weights, rows: int, past: int, context: int) -> None:
+        self.shape, self.weights, self.rows, self.past, self.b = shape, weights, rows, past, weights.builder
+        self.tokens = self.b.input("tokens", (rows,), "int64")
+        within = build("iota", rows, "int64")
+        self.positions = add(within, filled(within, past))
+        self.context = context
+
+    def _masks(self) -> tuple[Term, Term | None]:
+        """Returns what is added to the scores of all rows, ()(rows past+rows)."""
+        rows, columns = self.rows, self.past + self.rows
+        column = broadcast(reshape(build("iota", columns, "int64"), (1, columns)), (rows, columns))
+        row = broadcast(reshape(self.positions, (rows, 1)), (rows, columns))
+        zero = build("full", (rows, columns), 0, "float32")
+        mask = select(compare("le", column, row), zero, filled(zero, _MASKED))
+        if self.shape.window:
+            near = compare("lt", subtract(row, column), filled(column, self.shape.window))
+            mask = select(near, mask, filled(zero, _MASKED))
+        return mask, None
+
+    def _context(
+        self, within: str, layer: int, own: tuple[Term, Term, Term], masks: tuple[Term, Term | None]
+    ) -> tuple[Term, Term, Term]:
+        s, (q, k, v) = self.shape, own
+        dims = (self.past, s.kv_heads, s.head)
+        keys, values = (
+            concatenate([self.b.input(f"{kind}.{layer}", dims), new], 0) for kind, new in (("keys", k), ("values", v))
+        )
+        weights = self.b.softmax(self._scores(f"{within}.scores", q, transpose(keys, (1, 0, 2)), masks[0]))
+        read = self.b.matmul(weights, transpose(values, (1, 0, 2)), name=f"{within}.context")
+        return read, keys, values
+
+
 def _gelu_tanh(x: Term) -> Term:
     """Returns x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2."""
     cubic = add(x, multiply(multiply(multiply(x, x), x), filled(x, "0.044715")))
@@ -275,40 +371,55 @@ _ACTIVATIONS: dict[str, Callable[[Term], Term]] = {
 class RandomWeights:
     """Random weights of a decoder: integers of 4 or 8 bits with a float16 scale for each block, or float32.
 
-    bits  4, 8 or 32
+    bits    4, 8 or 32
+    values  the functions that make constants, by name, which programs of several sizes share
     """
 
-    def __init__(self, bits: int = 4, block: int = 32, seed: int = 0, optional: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        bits: int = 4,
+        block: int = 32,
+        seed: int = 0,
+        optional: tuple[str, ...] = (),
+        values: dict[str, Again] | None = None,
+    ) -> None:
         self.builder, self.bits, self.block, self.seed = Builder(), bits, block, seed
+        self.values = {} if values is None else values
         self.optional, self.made = optional, 0
 
     def has(self, name: str) -> bool:
         return any(name.endswith(part) for part in self.optional)
 
-    def _random(self) -> np.random.Generator:
+    def _random(self) -> Callable[[int], np.random.Generator]:
+        """Returns a function of a number, which gives the same generator each time."""
         self.made += 1
-        return np.random.default_rng([self.seed, self.made])
+        made = self.made
+        return lambda number: np.random.default_rng([self.seed, made, number])
 
     def matrix(self, name: str, columns: int, depth: int, heads: int = 0) -> Matrix:
         rng, b = self._random(), self.builder
         if self.bits == 32 or depth % self.block:
 
             def floats() -> Array:
-                return rng.standard_normal((columns, depth), np.float32) / np.float32(sqrt(depth))
+                return rng(0).standard_normal((columns, depth), np.float32) / np.float32(sqrt(depth))
 
-            return Matrix(b.constant(name, (columns, depth), value=floats))
+            return Matrix(b.constant(name, (columns, depth), value=self._again(name, floats)))
         most, dims = (1 << (self.bits - 1)) - 1, (columns, depth // self.block, self.block)
         dtype = f"int{self.bits}"
 
         def integers() -> Array:
-            found = rng.integers(-most - 1, most, dims, np.int8, endpoint=True)
+            found = rng(0).integers(-most - 1, most, dims, np.int8, endpoint=True)
             return cast_array(found, dtype)
 
         def scales() -> Array:
             typical = 1.7 / (most * sqrt(depth))
-            return (typical * (0.5 + rng.random((*dims[:2], 1)))).astype(np.float16)
+            return (typical * (0.5 + rng(1).random((*dims[:2], 1)))).astype(np.float16)
 
-        return blocks_of(b, name, dims, dtype, integers, scales)
+        own = [self._again(f"{name}.{part}", of) for part, of in (("integers", integers), ("scales", scales))]
+        return blocks_of(b, name, dims, dtype, *own)
+
+    def _again(self, name: str, value: Callable[[], Array]) -> Again:
+        return self.values.setdefault(name, Again(value))
 
     def vector(self, name: str, size: int, heads: int = 0) -> Term:
         value = np.ones(size, np.float32) if "norm" in name and name.endswith("weight") else np.zeros(size, np.float32)
@@ -316,9 +427,8 @@ class RandomWeights:
 
     def rows(self, name: str, count: int, size: int, indices: Term) -> Term:
         rng = self._random()
-        table = self.builder.constant(
-            f"{name}.table", (count, size), value=lambda: rng.standard_normal((count, size), np.float32)
-        )
+        value = self._again(f"{name}.table", lambda: rng(0).standard_normal((count, size), np.float32))
+        table = self.builder.constant(f"{name}.table", (count, size), value=value)
         return self.builder.gather(table, indices)
 
 

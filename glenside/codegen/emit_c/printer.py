@@ -19,6 +19,7 @@ from glenside.codegen.emit_c.thread_pool import NO_POOL, POOL
 from glenside.codegen.emit_c.translation_units import NOW, PUBLIC, Source
 from glenside.codegen.loop_ir.accesses import used_buffers
 from glenside.codegen.loop_ir.affine_analysis import repeats
+from glenside.codegen.loop_ir.appended_inputs import copied
 from glenside.codegen.loop_ir.bf16_split_matmul import MatrixProduct, product_of
 from glenside.codegen.loop_ir.ir import (
     Buffer,
@@ -174,7 +175,7 @@ class Printer(Pointers):
                 loops = [statement for statement in body if isinstance(statement, For)]
                 firsts = [i for i, loop in enumerate(loops) if not i or not loop.beside]
                 for first, end in zip(firsts, [*firsts[1:], len(loops)], strict=True):
-                    yield self._job(loops[first:end])
+                    yield self._unless_in_place(loops[first:end], self._job(loops[first:end]))
                 continue
             for part in _independent(body):
                 last = part[0].axis.size if isinstance(part[0], For) else 1
@@ -182,7 +183,15 @@ class Printer(Pointers):
                 given = [*self.table, *own, "0", str(last)]
                 if any(buffer.role is Role.SCRATCH for buffer in used_buffers(part)):
                     given.append(f"arena + {self.arena.size}")
-                yield f"    if ((status = {name}({', '.join(given)}))) return status;"
+                yield self._unless_in_place(part, f"    if ((status = {name}({', '.join(given)}))) return status;")
+
+    def _unless_in_place(self, body: Sequence[Statement], call: str) -> str:
+        """Returns a call that is left out if its statements copy an input to a result that is in its memory."""
+        pair = copied(body) if self.table else None
+        if pair is None:
+            return call
+        given, result = (f"b{self.numbers[buffer]}" for buffer in pair)
+        return call.replace("if (", f"if ({given} != {result} && ", 1)
 
     def _job(self, loops: Sequence[For]) -> str:
         """Returns a call for the steps of a parallel loop, and for the rows of the loops that run beside it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from fractions import Fraction
 from math import copysign, isfinite
 
@@ -15,12 +16,14 @@ from glenside.ir.term import Term
 from glenside.passes.constant_folding import fold
 
 
-def prepared(program: Program, *, lazily: bool = False) -> Program:
+def prepared(program: Program, keep: Collection[Term] = (), *, lazily: bool = False) -> Program:
     """Folds computed or concatenated constants; constants that are only moved are read in place.
+
+    keep  terms that are not folded
 
     Weights of products that are stored as integers and scales stay so.
     """
-    kept = quantized_weights(program)
+    kept = {*quantized_weights(program), *keep}
     return fold(program, [t for t in program.info.order if t in kept or _is_read_in_place(t)], lazily=lazily)
 
 

@@ -12,10 +12,11 @@ import numpy as np
 
 from glenside.codegen.cost.count_work import is_shared
 from glenside.codegen.emit_c.printer import source
-from glenside.codegen.loop_ir.ir import Buffer, Loops, Role, required
+from glenside.codegen.loop_ir.appended_inputs import appended
+from glenside.codegen.loop_ir.ir import Buffer, Loops, Packing, Role, required
 from glenside.codegen.lowering.constant_preparation import prepared
 from glenside.codegen.memory.buffer_arena import Arena, arena
-from glenside.codegen.open_sizes.open_terms import program_of_all_sizes, same_array
+from glenside.codegen.open_sizes.open_terms import have_same, program_of_all_sizes, same_array
 from glenside.codegen.open_sizes.samples import representative_sizes, sample_sizes, verified_sizes
 from glenside.codegen.open_sizes.source_text import SourceTemplate, tokens_of
 from glenside.codegen.open_sizes.template import Misfit, NotUniform, OpenBuffer, Template, terms_of
@@ -29,6 +30,7 @@ from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.open_program import OpenProgram
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
+from glenside.ir.term import Term
 
 _SECONDS, _LEAST_VERIFIED, _MOST_VERIFIED = 3.0, 6, 24
 """The time limit of verification, in seconds, and the least and the most sizes that are verified."""
@@ -79,6 +81,8 @@ class OpenLowered:
         self.verified: list[Verified] = []
         self.remarks: list[str] = []
         self._programs: dict[tuple[int, ...], Program] = {}
+        self._packed: dict[Packing, Array] = {}
+        self._varying, self._terms = self._varying_terms()
         self.seconds: dict[str, float] = {}
         self._generalize()
         self._programs.clear()
@@ -122,6 +126,7 @@ class OpenLowered:
         self._require_inferable()
         self.planned_elements = self._most_elements()
         self._greatest = self.template.at(self.open.greatest, None, self.planned_elements)
+        self.appended = self._appended()
         self.operators = [require.operator for require in required(self._greatest)]
         self.arena = arena(self._greatest, in_place=False)
         loops = self.template.symbolic()
@@ -133,6 +138,32 @@ class OpenLowered:
         self._verify_some()
         self.seconds["verify"] = perf_counter() - began - self.seconds["lower"]
 
+    def _appended(self) -> dict[str, int]:
+        """Returns the number of the result that may be stored in the memory of an input, by the input's name."""
+        found: dict[str, int] | None = None
+        for sizes in (self.open.greatest, representative_sizes(self.open), *self.open.corners()):
+            loops = self.template.at(sizes, None)
+            own = {name: loops.buffers.index(result) for name, result in appended(loops).items()}
+            found = own if found is None else {name: n for name, n in found.items() if own.get(name) == n}
+        return found or {}
+
+    def _varying_terms(self) -> tuple[list[int], int]:
+        """Returns the positions of terms that depend on the sizes, and the number of all terms."""
+        for first, second, *_ in sample_sizes(self.open):
+            try:
+                pair = [terms_of(self._prepare(self.open.at(sizes))) for sizes in (first, second)]
+            except GlensideError:
+                continue
+            if len(pair[0]) != len(pair[1]):
+                continue
+            found: dict[Term, int] = {}
+            for position, (one, other) in enumerate(zip(*pair, strict=True)):
+                varies = (one.type, one.attributes) != (other.type, other.attributes)
+                if varies or any(child in found for child in one.children):
+                    found[one] = position
+            return list(found.values()), len(pair[0])
+        return [], 0
+
     def program_at(self, sizes: Mapping[str, int]) -> Program:
         """Returns the program of given sizes as it is lowered. Raises BadInput, which names the sizes."""
         key = tuple(sizes.values())
@@ -143,7 +174,11 @@ class OpenLowered:
         except GlensideError as error:
             raise BadInput(f"at {_words(sizes)}: {error.message}") from None
         found = self._prepare(found)
-        self._programs[key] = found = prepared(found) if self.machine is not None else found
+        if self.machine is not None:
+            terms = terms_of(found)
+            is_known = len(terms) == self._terms
+            found = prepared(found, [terms[i] for i in self._varying] if is_known else ())
+        self._programs[key] = found
         if len(self._programs) > _MOST_KEPT:
             self._programs.pop(next(iter(self._programs)))
         return found
@@ -190,14 +225,13 @@ class OpenLowered:
         first = programs[0].constants
         self.windows: dict[str, Window] = {}
         self.computed: set[str] = set()
-        self.fixed: dict[str, Array] = {}
+        self.fixed: dict[str, Program] = {}
         names = [b.name for b in self.buffers if b.role is Role.CONSTANT]
         names += [p.source.name for p in self._greatest.packings if p.source.role is Role.CONSTANT]
         varying: list[str] = []
         for name in dict.fromkeys(name for name in names if name in first):
-            arrays = [own.constants[name] for own in programs]
-            if all(same_array(arrays[0], other) for other in arrays[1:]):
-                self.fixed[name] = arrays[0]
+            if have_same(name, programs):
+                self.fixed[name] = programs[0]
             else:
                 varying.append(name)
         if not varying:
@@ -222,12 +256,19 @@ class OpenLowered:
         sources = {p.source for p in loops.packings if p.source.role is Role.CONSTANT}
         if program is None and any(b.name in self.computed for b in (*own, *sources)):
             program = self.program_at(sizes)
-        given = {b: given_array(b, self._value(b, program, sizes)) for b in {*own, *sources}}
-        return {b: given[b] for b in own} | packed_constants(loops.packings, given)
+        packings = [p for p in loops.packings if p.buffer.role is Role.CONSTANT]
+        new = [p for p in packings if p not in self._packed]
+        needed = {*own, *(p.source for p in new)}
+        given = {b: given_array(b, self._value(b, program, sizes)) for b in needed}
+        made = packed_constants(new, given)
+        self._packed |= {p: made[p.buffer] for p in new if p.source.name in self.fixed}
+        return {b: given[b] for b in own} | {
+            p.buffer: self._packed[p] if p in self._packed else made[p.buffer] for p in packings
+        }
 
     def _value(self, buffer: Buffer, program: Program | None, sizes: Mapping[str, int]) -> Array:
         if buffer.name in self.fixed:
-            return self.fixed[buffer.name]
+            return self.fixed[buffer.name].constants[buffer.name]
         if buffer.name in self.windows:
             return np.ascontiguousarray(self.windows[buffer.name].at(tuple(buffer.dims), sizes))
         assert program is not None, "the program of these sizes has been built"
@@ -270,8 +311,8 @@ class OpenLowered:
 
     def _verify_constants(self, program: Program, sizes: Mapping[str, int]) -> None:
         """Raises BadInput if a constant that is the same for all sizes is another one."""
-        for name, value in self.fixed.items():
-            if name in program.constants and not same_array(value, program.constants[name]):
+        for name, first in self.fixed.items():
+            if name in program.constants and not have_same(name, [first, program]):
                 raise BadInput(f"at {_words(sizes)} the constant {name} is another one")
         for name, window in [*self.windows.items()]:
             own = program.constants.get(name)

@@ -12,7 +12,7 @@ from glenside.codegen.open_sizes.template import NotUniform, terms_of
 from glenside.ir.errors import TypeMismatch
 from glenside.ir.open_integer import OpenInteger, OpenText
 from glenside.ir.operand import Array
-from glenside.ir.program import Program
+from glenside.ir.program import Program, entry_of
 from glenside.ir.size_expression import Expression
 from glenside.ir.term import Term, shared
 from glenside.ir.types import Dims, Tensor
@@ -25,7 +25,7 @@ def program_of_all_sizes(
 
     sizes  the sizes at which the open integers have their values
 
-    Constants whose values depend on the sizes have none. Raises NotUniform.
+    Of the constants it has those of one element that are the same at all sizes. Raises NotUniform.
     """
     return _Terms(programs, samples, sizes).program()
 
@@ -60,11 +60,11 @@ class _Terms:
                 made[first] = shared(first.operator, tuple(made[child] for child in first.children), attributes)
             except TypeMismatch as error:
                 raise NotUniform(f"{first.operator.name}: {error}") from error
-        first, *others = self.programs
+        first = self.programs[0]
         same = {
-            name: value
-            for name, value in first.constants.items()
-            if all(name in other.constants and same_array(value, other.constants[name]) for other in others)
+            name: first.constants[name]
+            for name, tensor in first.constants_declared.items()
+            if tensor.dims.product() == 1 and name in first.constants and have_same(name, self.programs)
         }
         return replace(
             first,
@@ -104,6 +104,17 @@ def _varying(values: tuple[Any, ...]) -> set[Observed]:
     if all(isinstance(value, str) and value.lstrip("-").isdigit() for value in values):
         return {tuple(map(int, values))}
     raise NotUniform(f"{first} and others at other sizes")
+
+
+def have_same(name: str, programs: Sequence[Program]) -> bool:
+    """True if all programs have a constant, and its values are bitwise equal."""
+    if any(name not in program.constants for program in programs):
+        return False
+    entries = [entry_of(program.constants, name) for program in programs]
+    if all(entry is entries[0] for entry in entries):
+        return True
+    first = programs[0].constants[name]
+    return all(same_array(first, program.constants[name]) for program in programs[1:])
 
 
 def same_array(a: Array, b: Array) -> bool:

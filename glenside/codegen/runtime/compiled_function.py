@@ -306,6 +306,10 @@ class Compiled:
         """Returns the dims and dtypes of the results by name."""
         return {name: kind_of(b) for name, b in zip(self.program.result_names(), self.loops.results, strict=True)}
 
+    def appends(self, name: str, result: str) -> bool:
+        """False: results have memory of their own."""
+        return False
+
     def run_into(self, arrays: Mapping[str, Any], results: Mapping[str, Array], threads: int | None) -> None:
         """Runs the program on arrays by name, and stores all results in arrays by name."""
         own = dict(zip(self.loops.results, (results[name] for name in self.program.result_names()), strict=True))

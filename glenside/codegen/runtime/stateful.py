@@ -46,9 +46,40 @@ class Runs(Protocol):
         """Returns the greatest open sizes."""
         ...
 
+    def appends(self, name: str, result: str) -> bool:
+        """True if a result may be stored in the memory of an input."""
+        ...
+
     def run_into(self, arrays: Mapping[str, Any], results: Mapping[str, Array], threads: int | None) -> None:
         """Runs the program on arrays by name, and stores all results in arrays by name."""
         ...
+
+
+_NEXT = (
+    ("present.", ""),
+    ("new.", ""),
+    ("next.", ""),
+    ("present", "past_key_values"),
+    ("present", "past"),
+    ("next_", ""),
+)
+"""How names of results begin, and those of the inputs that they are in the next call."""
+
+
+def paired_by_name(inputs: Sequence[str], results: Sequence[str]) -> dict[str, str]:
+    """Returns input -> the result that it is in the next call, found by their names. Raises BadInput."""
+    found: dict[str, str] = {}
+    for result in results:
+        names = (result.replace(old, new, 1) for old, new in _NEXT if result.startswith(old))
+        name = next((name for name in names if name in inputs and name not in found), None)
+        if name is not None:
+            found[name] = result
+    if not found:
+        raise BadInput(
+            f"no result is named as the next value of an input, such as present.0.key of past_key_values.0.key: "
+            f"there are the inputs {', '.join(inputs)} and the results {', '.join(results)}"
+        )
+    return found
 
 
 class Stateful:
@@ -58,10 +89,11 @@ class Stateful:
     function  the function without state
     """
 
-    def __init__(self, function: Runs, state: Mapping[str, str]) -> None:
-        self.function, self._pairs = function, dict(state)
+    def __init__(self, function: Runs, state: Mapping[str, str] | bool) -> None:
         greatest = function.greatest_sizes()
         inputs, results = function.input_kinds(greatest), function.result_kinds(greatest)
+        state = paired_by_name([*inputs], [*results]) if isinstance(state, bool) else state
+        self.function, self._pairs = function, dict(state)
         if not state:
             raise BadInput("state= names at least one input and the result that it is in the next call")
         for name, result in state.items():
@@ -80,10 +112,14 @@ class Stateful:
         self._others = [name for name in results if name not in state.values()]
         kinds = [inputs[name] for name in state] + [results[name] for name in state.values()]
         capacity = [max(prod(inputs[a][0]), prod(results[b][0])) for a, b in state.items()]
-        memory = Memory(2 * [n * kind[1].itemsize for n, kind in zip(capacity, kinds, strict=False)])
-        own_memory = [[memory.array(n, kind[1]) for n, kind in zip(capacity, kinds, strict=False)] for _ in range(2)]
-        self._now = dict(zip(state, own_memory[0], strict=True))
-        self._next = dict(zip(state, own_memory[1], strict=True))
+        every = [(n, kind[1]) for n, kind in zip(capacity, kinds, strict=False)]
+        twice = [own for own, pair in zip(every, state.items(), strict=True) if not function.appends(*pair)]
+        memory = Memory([n * dtype.itemsize for n, dtype in (*every, *twice)])
+        self._now = {name: memory.array(*own) for name, own in zip(state, every, strict=True)}
+        self._next = {
+            name: self._now[name] if function.appends(*pair) else memory.array(*own)
+            for (name, own), pair in zip(zip(state, every, strict=True), state.items(), strict=True)
+        }
         self.state = State(self)
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.reset()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +18,12 @@ from glenside.importers.checkpoint.config import Config, config_of, decoder_of
 from glenside.importers.checkpoint.files import CONFIG, FLOATS, StoredTensor, read_tensors
 from glenside.ir.errors import BadInput
 from glenside.ir.names import shortened
+from glenside.ir.open_program import OpenProgram
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.replacing import PathLike
 from glenside.ir.term import Term
-from glenside.models.decoder import Decoder, Matrix, decoder_step
+from glenside.models.decoder import Decoder, Matrix, decoder_step, growing_decoder
 
 _LAYER = re.compile(r"^blk\.(\d+)\.")
 _UNREAD = re.compile(r"rotary_emb\.inv_freq$|attn\.(masked_)?bias$|^lm_head\.weight$")
@@ -44,23 +46,48 @@ def load_checkpoint(path: PathLike, rows: int = 1, past: int = 512) -> Program:
     The path is a folder with config.json and .safetensors files, or such a file. Weights in F16 and BF16 stay of 2
     bytes. Inputs and results are those of `glenside.models.decoder.decoder_step`. Raises BadInput.
     """
-    folder = Path(path) if Path(path).is_dir() else Path(path).parent
+    folder = _folder(path)
     config = config_of(folder)
     shape = decoder_of(config)
     weights = _Stored(folder, config)
-    most = config.whole("max_position_embeddings", past + rows)
-    if not shape.rotated and past + rows > most:
-        raise BadInput(f"{folder} has positions for {most:,} tokens, and {past:,} and {rows:,} are asked for")
+    _require_positions(folder, config, past + rows)
     program = decoder_step(shape, weights, rows, past)
     weights.require_all_read()
     return replace(program, name=folder.resolve().name or shape.name)
 
 
-class _Stored:
-    """The weights of a checkpoint, by the names of GGUF files. Constants are read when they are needed."""
+def open_checkpoint(path: PathLike, rows: int | Sequence[int], past: int | Sequence[int]) -> OpenProgram:
+    """Loads the step of a decoder for ranges of rows and of tokens before them, from a checkpoint of transformers.
 
-    def __init__(self, folder: Path, config: Config) -> None:
+    Inputs and results are those of `glenside.models.decoder.growing_step`. Raises BadInput.
+    """
+    folder = _folder(path)
+    config = config_of(folder)
+    shape, require = decoder_of(config), partial(_require_positions, folder, config)
+    load_checkpoint(path)  # it has the tensors that its architecture reads, and no others
+    name = folder.resolve().name or shape.name
+    return growing_decoder(name, shape, partial(_Stored, folder, config), rows, past, require)
+
+
+def _folder(path: PathLike) -> Path:
+    return Path(path) if Path(path).is_dir() else Path(path).parent
+
+
+def _require_positions(folder: Path, config: Config, count: int) -> None:
+    most = config.whole("max_position_embeddings", count)
+    if not decoder_of(config).rotated and count > most:
+        raise BadInput(f"{folder} has positions for {most:,} tokens, and {count:,} are asked for")
+
+
+class _Stored:
+    """The weights of a checkpoint, by the names of GGUF files. Constants are read when they are needed.
+
+    values  the functions that read constants, by name, which programs of several sizes share
+    """
+
+    def __init__(self, folder: Path, config: Config, values: dict[str, Again] | None = None) -> None:
         self.builder, self.folder, self.config = Builder(), folder, config
+        self.values = {} if values is None else values
         self.names = config.architecture.names
         self.tensors = _with_prefix(read_tensors(folder), next(iter(self.names.values())).partition(".")[0] + ".")
         self.terms: dict[str, Term] = {}
@@ -102,7 +129,7 @@ class _Stored:
                 found.file.forget()
                 return array
 
-            self.terms[name] = self.builder.constant(name, dims, dtype, Again(copied))
+            self.terms[name] = self.builder.constant(name, dims, dtype, self.values.setdefault(name, Again(copied)))
         return self.terms[name]
 
     def matrix(self, name: str, columns: int, depth: int, heads: int = 0) -> Matrix:

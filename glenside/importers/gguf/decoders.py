@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ from glenside.importers.gguf.blocks import BLOCKS, FLOATS, floats, integers, min
 from glenside.importers.gguf.file import GGUFFile, StoredTensor, read_gguf
 from glenside.ir.errors import BadInput
 from glenside.ir.names import suggestion
+from glenside.ir.open_program import OpenProgram
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.replacing import PathLike
 from glenside.ir.term import Term
-from glenside.models.decoder import Decoder, Matrix, decoder_step
+from glenside.models.decoder import Decoder, Matrix, decoder_step, growing_decoder
 
 _OWN: dict[str, dict[str, Any]] = {
     "llama": {},
@@ -49,10 +51,26 @@ def load_gguf(path: PathLike, rows: int = 1, past: int = 512) -> Program:
     """
     file = read_gguf(path)
     shape = _shape(file)
-    context = int(file.field(f"{_architecture(file)}.context_length", past + rows))
-    if past + rows > context and not shape.rotated:
-        raise BadInput(f"{path} has positions for {context:,} tokens, and {past:,} and {rows:,} are asked for")
+    _require_positions(file, shape, rows + past)
     return replace(decoder_step(shape, _Stored(file, shape), rows, past), name=Path(path).stem)
+
+
+def open_gguf(path: PathLike, rows: int | Sequence[int], past: int | Sequence[int]) -> OpenProgram:
+    """Loads the step of a decoder for ranges of rows and of tokens before them, from a GGUF file.
+
+    Inputs and results are those of `glenside.models.decoder.growing_step`. Raises BadInput.
+    """
+    file = read_gguf(path)
+    shape = _shape(file)
+    return growing_decoder(
+        Path(path).stem, shape, partial(_Stored, file, shape), rows, past, partial(_require_positions, file, shape)
+    )
+
+
+def _require_positions(file: GGUFFile, shape: Decoder, count: int) -> None:
+    context = int(file.field(f"{_architecture(file)}.context_length", count))
+    if count > context and not shape.rotated:
+        raise BadInput(f"{file.path} has positions for {context:,} tokens, and {count:,} are asked for")
 
 
 def _architecture(file: GGUFFile) -> str:
@@ -107,10 +125,14 @@ def _shape(file: GGUFFile) -> Decoder:
 
 
 class _Stored:
-    """The weights of a file. Constants are decoded when they are read."""
+    """The weights of a file. Constants are decoded when they are read.
 
-    def __init__(self, file: GGUFFile, shape: Decoder) -> None:
+    values  the functions that decode constants, by name, which programs of several sizes share
+    """
+
+    def __init__(self, file: GGUFFile, shape: Decoder, values: dict[str, Again] | None = None) -> None:
         self.builder, self.file, self.shape = Builder(), file, shape
+        self.values = {} if values is None else values
         self.terms: dict[str, Term] = {}
         self.in_pairs = shape.name in _IN_PAIRS and shape.rotated > 0
 
@@ -133,7 +155,8 @@ class _Stored:
 
     def _constant(self, name: str, dims: tuple[int, ...], dtype: str, value: Callable[[], Array]) -> Term:
         if name not in self.terms:
-            self.terms[name] = self.builder.constant(name, dims, dtype, Again(lambda: self._decoded(value)))
+            known = self.values.setdefault(name, Again(lambda: self._decoded(value)))
+            self.terms[name] = self.builder.constant(name, dims, dtype, known)
         return self.terms[name]
 
     def _decoded(self, value: Callable[[], Array]) -> Array:
