@@ -4,7 +4,7 @@
     python examples/decoder.py model.gguf --c folder/
     python examples/decoder.py --shape layers=4,hidden=2048,heads=32,kv_heads=8,intermediate=8192 --bits 4
 
-The prompt runs `--rows` tokens at a time, what is left of it and the answer one at a time. `--activations int8`, the
+One function is compiled for all lengths; the prompt runs up to `--rows` tokens at a time. `--activations int8`, the
 default, multiplies integers, as llama.cpp does. llama.cpp (`pip install xllamacpp`) runs the same file afterwards.
 """
 
@@ -21,34 +21,22 @@ import numpy as np
 import glenside as gl
 from glenside.check.written_decoder import write_decoder
 from glenside.ir.program import Program
-from glenside.models.decoder import Decoder, RandomWeights, decoder_step
+from glenside.models.decoder import Decoder, RandomWeights, decoder_step, growing_step
 
 SHAPE = {"layers": 2, "hidden": 1024, "heads": 16, "kv_heads": 8, "intermediate": 4096, "vocabulary": 4096}
 
 
 class Session:
-    """A decoder with a cache, which takes tokens and returns the logits of the last one."""
+    """A decoder with its cache, one function for all lengths: takes tokens and returns the logits of the last one."""
 
-    def __init__(self, load: Callable[[int], Program], rows: int, threads: int | None, activations: str) -> None:
-        self.threads, self.past = threads, 0
-        self.steps = {n: gl.compile(load(n), "none", activations=activations) for n in sorted({rows, 1}, reverse=True)}
-        program = self.steps[1].program
-        self.names = [name.removeprefix("new.") for name in program.result_names()[1:]]
-        self.cache = {n: np.zeros(tuple(t.dims), np.float32) for n, t in program.inputs.items() if n in self.names}
-        self.room = next(iter(self.cache.values())).shape[1]
+    def __init__(self, program: gl.OpenProgram, threads: int | None, activations: str) -> None:
+        self.threads, self.rows = threads, program.greatest["rows"]
+        self.step = gl.compile(program, "none", activations=activations, state=True)
 
     def feed(self, tokens: Sequence[int]) -> np.ndarray:
-        """Takes tokens, the longest step first; returns the logits of the last one."""
-        logits = np.zeros(0, np.float32)
-        if self.past + len(tokens) > self.room:
-            raise SystemExit(f"the cache has room for {self.room} tokens: --context gives more")
-        while tokens:
-            rows = next(n for n in self.steps if n <= len(tokens))
-            given = {"tokens": np.array(tokens[:rows]), "past": np.array(self.past), **self.cache}
-            logits, *new = self.steps[rows](given, threads=self.threads)
-            for name, own in zip(self.names, new, strict=True):
-                self.cache[name][:, self.past : self.past + rows] = own
-            self.past, tokens = self.past + rows, tokens[rows:]
+        """Takes tokens, as many at a time as the function has rows; returns the logits of the last one."""
+        for begin in range(0, len(tokens), self.rows):
+            logits: np.ndarray = self.step(np.array(tokens[begin : begin + self.rows]), threads=self.threads)
         return logits
 
 
@@ -61,7 +49,7 @@ def main() -> None:
     parser.add_argument("--prompt", default="1 2 3 4", help="text, or numbers of tokens")
     parser.add_argument("--tokens", type=int, default=32, help="to write")
     parser.add_argument("--context", type=int, default=512, help="tokens for which the cache has room")
-    parser.add_argument("--rows", type=int, default=16, help="tokens of the prompt at a time")
+    parser.add_argument("--rows", type=int, default=128, help="tokens of the prompt at a time")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--activations", default="int8", choices=("float32", "int8"))
     parser.add_argument("--c", metavar="FOLDER", help="write the decoder as C to a folder, and no tokens")
@@ -72,10 +60,11 @@ def main() -> None:
         return
     pieces = _pieces(given.file) if given.file else []
     prompt = _numbers(given.prompt, pieces)
+    if len(prompt) + given.tokens > given.context:
+        raise SystemExit(f"{len(prompt)} and {given.tokens} tokens do not fit: --context gives room for more")
     begin = time.perf_counter()
-    session = Session(_loader(given), given.rows, given.threads, given.activations)
-    weights = session.steps[1].report.weights
-    print(f"compiled in {time.perf_counter() - begin:.1f} s: {weights:,} bytes of weights a step")
+    session = Session(_any_length(given), given.threads, given.activations)
+    print(f"compiled in {time.perf_counter() - begin:.1f} s, once for all lengths")
     begin = time.perf_counter()
     logits = session.feed(prompt)
     first = time.perf_counter()
@@ -111,9 +100,30 @@ def llama_cpp(
 
 
 def _loader(given: argparse.Namespace) -> Callable[[int], Program]:
-    """Returns a function of the rows of a step."""
+    """Returns a function from the rows of a step to its program of fixed sizes, for C."""
     if given.file:
         return lambda rows: gl.load(given.file, dims={"rows": rows, "past": given.context})
+    shape, weights = _shape(given), RandomWeights(given.bits).values
+    return lambda rows: decoder_step(shape, RandomWeights(given.bits, values=weights), rows, given.context)
+
+
+def _any_length(given: argparse.Namespace) -> gl.OpenProgram:
+    """Returns the step of a decoder, for up to `--rows` tokens after up to `--context` others."""
+    sizes = {"rows": (1, max(2, given.rows)), "past": (0, given.context)}
+    if given.file:
+        found: gl.OpenProgram = gl.load(given.file, dims=sizes)
+        return found
+    shape, weights = _shape(given), RandomWeights(given.bits).values
+
+    def make(rows: int, past: int) -> Program:
+        most = given.context + sizes["rows"][1]
+        return growing_step(shape, RandomWeights(given.bits, values=weights), rows, past, most)
+
+    return gl.open_program(make, "decoder", **sizes)
+
+
+def _shape(given: argparse.Namespace) -> Decoder:
+    """Returns the numbers of a decoder, from `--shape`."""
     known = {field.name for field in fields(Decoder)} - {"name", "slower"}
     sizes: dict[str, Any] = dict(SHAPE)
     for name, _, value in (part.partition("=") for part in given.shape.split(",") if part):
@@ -122,7 +132,7 @@ def _loader(given: argparse.Namespace) -> Callable[[int], Program]:
         sizes[name] = int(value)
     sizes.setdefault("head", sizes["hidden"] // sizes["heads"])
     sizes.setdefault("rotated", sizes["head"])
-    return lambda rows: decoder_step(Decoder("decoder", **sizes), RandomWeights(given.bits), rows, given.context)
+    return Decoder("decoder", **sizes)
 
 
 def _pieces(file: str) -> list[str]:

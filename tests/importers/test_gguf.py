@@ -45,6 +45,20 @@ def test_architectures(tmp_path: Path, arch: str, rows: int) -> None:
     np.testing.assert_allclose(run(tmp_path / "net.gguf", rows, 9), wanted[: len(TOKENS) // rows], atol=2e-5)
 
 
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_architectures_over_any_length(tmp_path: Path, arch: str) -> None:
+    weights = written(tmp_path / "net.gguf", arch)
+    program = gl.load(tmp_path / "net.gguf", dims={"rows": (1, 8), "past": (0, 9)})
+    wanted, cache = logits(arch, weights, TOKENS), {}
+    for begin, end in ((0, 4), (4, 5), (5, 7)):
+        own = program.at({"rows": end - begin, "past": begin})
+        cache = cache or {n: np.zeros(tuple(t.dims), np.float32) for n, t in own.inputs.items() if "." in n}
+        given = {"tokens": np.array(TOKENS[begin:end]), **cache}
+        out = gl.evaluate([own.term], {**own.constants, **given})[0]
+        np.testing.assert_allclose(out[0], wanted[end - 1], atol=2e-5)
+        cache = dict(zip((n.removeprefix("present.") for n in own.result_names()[1:]), out[1:], strict=True))
+
+
 @pytest.mark.needs_compiler
 @pytest.mark.parametrize("kind", ["F16", "BF16", "Q4_0", "Q8_0", "Q4_K", "Q6_K"])
 def test_types_stay_small(tmp_path: Path, kind: str) -> None:

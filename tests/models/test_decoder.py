@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 import glenside as gl
 from glenside.ir.errors import BadInput
-from glenside.models.decoder import Decoder, RandomWeights, decoder_step
+from glenside.models.decoder import Decoder, RandomWeights, decoder_step, growing_step
 
 SHAPE = Decoder("small", 2, 64, 4, 2, 16, 96, 50, rotated=16)
 EXAMPLE = Path(__file__).parents[2] / "examples" / "decoder.py"
@@ -60,4 +61,54 @@ def test_the_example_writes_tokens() -> None:
     full = subprocess.run(
         [sys.executable, EXAMPLE, *given[:4], "--rows", "1", "--context", "2"], capture_output=True, text=True
     )
-    assert "the cache has room for 2 tokens" in full.stderr
+    assert "4 and 3 tokens do not fit: --context gives room for more" in full.stderr
+
+
+def growing(shape: Decoder, bits: int = 32) -> gl.OpenProgram:
+    values: dict = {}
+
+    def make(rows: int, past: int) -> gl.Program:
+        return growing_step(shape, RandomWeights(bits, seed=1, values=values), rows, past, 64)
+
+    return gl.open_program(make, "decoder", rows=(1, 6), past=(0, 40))
+
+
+@pytest.mark.parametrize("more", [{}, {"window": 3}, {"kv_heads": 4, "scaled": True}])
+def test_a_growing_cache_gives_the_logits_of_a_masked_one(more: dict) -> None:
+    shape = replace(SHAPE, **more)
+    for cuts in ((0, 6), (0, 1, 2, 3, 4, 5, 6), (0, 4, 6)):
+        cache = {
+            f"{kind}.{n}": np.zeros((0, shape.kv_heads, 16), np.float32) for n in (0, 1) for kind in ("keys", "values")
+        }
+        for begin, end in pairwise(cuts):
+            program = growing(shape).at({"rows": end - begin, "past": begin})
+            given = {"tokens": np.arange(begin, end) * 7, **cache}
+            out = gl.evaluate([program.term], {**program.constants, **given})[0]
+            cache = dict(zip((n.removeprefix("present.") for n in program.result_names()[1:]), out[1:], strict=True))
+        np.testing.assert_allclose(out[0], logits(shape, 6), atol=1e-5)
+
+
+@pytest.mark.needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("bits", "activations", "tolerance"), [(32, "float32", 1e-5), (4, "int8", 3e-2), (8, "float32", 1e-5)]
+)
+def test_one_function_for_all_lengths_appends_to_its_cache_in_place(
+    bits: int, activations: str, tolerance: float
+) -> None:
+    f = gl.compile(growing(SHAPE, bits), "none", activations=activations, state=True)
+    assert "plain loops" not in f.report
+    before = f.state["keys.0"].__array_interface__["data"][0]
+    for begin, end in pairwise((0, 4, 5, 6)):
+        out = f(np.arange(begin, end) * 7)
+        assert f.state["keys.0"].shape == (end, 2, 16)
+        assert f.state["keys.0"].__array_interface__["data"][0] == before
+    wanted = logits(SHAPE, 6, bits=bits)
+    np.testing.assert_allclose(out, wanted, atol=tolerance * np.abs(wanted).max())
+    f.reset()
+    np.testing.assert_allclose(f(np.arange(6) * 7), wanted, atol=tolerance * np.abs(wanted).max())
+    for _ in range(35):
+        f(np.array([1]))
+    with pytest.raises(BadInput, match="past is from 0 to 40, got 41"):
+        f(np.array([1]))
+    assert f.state["keys.0"].shape[0] == 41

@@ -38,8 +38,8 @@ _SECONDS, _LEAST_VERIFIED, _MOST_VERIFIED = 3.0, 6, 24
 
 _WINDOWS_TRIED, _MAX_RANK = 6, 5
 """The sizes at which windows of constants are compared, and their most axes."""
-_TEXTS = 4
-"""Verified sizes of which C is printed, too."""
+_TEXTS = 2
+"""Sizes, other than the ends of the ranges, of which C is printed and compared."""
 _MOST_KEPT = 8
 """Programs of some sizes that are kept."""
 _PERIOD = 400
@@ -82,6 +82,7 @@ class OpenLowered:
         self.remarks: list[str] = []
         self._programs: dict[tuple[int, ...], Program] = {}
         self._packed: dict[Packing, Array] = {}
+        self._corners = list(program.corners())
         self._varying, self._terms = self._varying_terms()
         self.seconds: dict[str, float] = {}
         self._generalize()
@@ -141,7 +142,7 @@ class OpenLowered:
     def _appended(self) -> dict[str, int]:
         """Returns the number of the result that may be stored in the memory of an input, by the input's name."""
         found: dict[str, int] | None = None
-        for sizes in (self.open.greatest, representative_sizes(self.open), *self.open.corners()):
+        for sizes in (self.open.greatest, representative_sizes(self.open)):
             loops = self.template.at(sizes, None)
             own = {name: loops.buffers.index(result) for name, result in appended(loops).items()}
             found = own if found is None else {name: n for name, n in found.items() if own.get(name) == n}
@@ -304,10 +305,15 @@ class OpenLowered:
                     raise Unverified(str(fault))
         except Unverified as error:
             raise BadInput(f"{at} the loops of other sizes do not hold: {error}") from error
-        if whole and len(self.verified) >= _TEXTS:
+        if whole and not self._is_printed(sizes):
             return Verified(dict(sizes), whole)
         own, of_all = tokens_of(source(loops, plan, is_open=True)), self.text.at(sizes)
         return Verified(dict(sizes), whole and own == of_all)
+
+    def _is_printed(self, sizes: Mapping[str, int]) -> bool:
+        """True if the C of these sizes is compared: the least ones and some that are no ends of the ranges."""
+        inner = [own.sizes for own in self.verified if own.sizes not in self._corners]
+        return not self.verified or (sizes not in self._corners and len(inner) < _TEXTS)
 
     def _verify_constants(self, program: Program, sizes: Mapping[str, int]) -> None:
         """Raises BadInput if a constant that is the same for all sizes is another one."""
