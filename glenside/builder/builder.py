@@ -48,6 +48,9 @@ class LazyArrays(Mapping[str, Array]):
             entry = self._entries[name] = self._check(name, entry())
         return entry
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
     def entry(self, name: str) -> object:
         """Returns the array or function of a name: names of one entry have one value."""
         return self._entries[name]

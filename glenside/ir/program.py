@@ -270,6 +270,9 @@ class _Subset(Mapping[str, Array]):
             raise KeyError(name)
         return self._whole[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
     def entry(self, name: str) -> object:
         """Returns the array or function of a name, as in the other mapping."""
         return entry_of(self._whole, name)

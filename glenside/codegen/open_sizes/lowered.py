@@ -305,10 +305,10 @@ class OpenLowered:
                     raise Unverified(str(fault))
         except Unverified as error:
             raise BadInput(f"{at} the loops of other sizes do not hold: {error}") from error
-        if whole and not self._is_printed(sizes):
+        if not whole or not self._is_printed(sizes):
             return Verified(dict(sizes), whole)
         own, of_all = tokens_of(source(loops, plan, is_open=True)), self.text.at(sizes)
-        return Verified(dict(sizes), whole and own == of_all)
+        return Verified(dict(sizes), own == of_all)
 
     def _is_printed(self, sizes: Mapping[str, int]) -> bool:
         """True if the C of these sizes is compared: the least ones and some that are no ends of the ranges."""
