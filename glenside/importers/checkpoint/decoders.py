@@ -64,7 +64,7 @@ def open_checkpoint(path: PathLike, rows: int | Sequence[int], past: int | Seque
     folder = _folder(path)
     config = config_of(folder)
     shape, require = decoder_of(config), partial(_require_positions, folder, config)
-    load_checkpoint(path)  # it has the tensors that its architecture reads, and no others
+    load_checkpoint(path, past=1)  # it has the tensors that its architecture reads, and no others
     name = folder.resolve().name or shape.name
     return growing_decoder(name, shape, partial(_Stored, folder, config), rows, past, require)
 
