@@ -1,11 +1,13 @@
-"""Writes tokens with a decoder: a GGUF file, or random weights of a shape, beside llama.cpp where it is installed.
+"""Writes tokens with a decoder: a GGUF file, a checkpoint of transformers, or random weights of a shape.
 
     python examples/decoder.py model.gguf --prompt "Once upon a time" --tokens 64
+    python examples/decoder.py folder_of_config_and_safetensors/ --prompt "1 450 4996"
     python examples/decoder.py model.gguf --c folder/
     python examples/decoder.py --shape layers=4,hidden=2048,heads=32,kv_heads=8,intermediate=8192 --bits 4
 
 One function is compiled for all lengths; the prompt runs up to `--rows` tokens at a time. `--activations int8`, the
-default, multiplies integers, as llama.cpp does. llama.cpp (`pip install xllamacpp`) runs the same file afterwards.
+default for GGUF files and random weights of 4 or 8 bits, multiplies integers, as llama.cpp does. Where it is installed
+(`pip install xllamacpp`), llama.cpp runs the same GGUF file afterwards.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,7 +46,9 @@ class Session:
 def main() -> None:
     """Write tokens, and print the tokens a second of both runtimes."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("file", nargs="?", help="a GGUF file; without one, weights are random")
+    parser.add_argument(
+        "file", nargs="?", help="a GGUF file or a folder of a checkpoint; without one, weights are random"
+    )
     parser.add_argument("--shape", default="", help="NAME=NUMBER,.. of glenside.models.decoder.Decoder, without a file")
     parser.add_argument("--bits", type=int, default=4, choices=(4, 8, 32), help="of random weights")
     parser.add_argument("--prompt", default="1 2 3 4", help="text, or numbers of tokens")
@@ -51,9 +56,12 @@ def main() -> None:
     parser.add_argument("--context", type=int, default=512, help="tokens for which the cache has room")
     parser.add_argument("--rows", type=int, default=128, help="tokens of the prompt at a time")
     parser.add_argument("--threads", type=int)
-    parser.add_argument("--activations", default="int8", choices=("float32", "int8"))
+    parser.add_argument("--activations", choices=("float32", "int8"), help="int8 for weights of 4 or 8 bits")
     parser.add_argument("--c", metavar="FOLDER", help="write the decoder as C to a folder, and no tokens")
     given = parser.parse_args()
+    if given.activations is None:
+        is_small = given.file.endswith(".gguf") if given.file else given.bits < 32
+        given.activations = "int8" if is_small else "float32"
     if given.c:
         made, said = write_decoder(_loader(given), given.c, given.rows, given.activations)
         print(f"{given.c}: {said}. Compile it there: {made.build[0]}")
@@ -75,7 +83,9 @@ def main() -> None:
     seconds = time.perf_counter() - first
     print("".join(pieces[token] for token in written) if pieces else " ".join(map(str, written)))
     speeds = {"glenside": (len(prompt) / (first - begin), given.tokens / seconds)}
-    if given.file and (beside := llama_cpp(given.file, prompt, given.tokens, given.context, given.threads)):
+    if str(given.file).endswith(".gguf") and (
+        beside := llama_cpp(given.file, prompt, given.tokens, given.context, given.threads)
+    ):
         speeds["llama.cpp"] = beside
     for name, (read, write) in speeds.items():
         print(f"{name:10}{read:8.1f} tokens/s of the prompt, {write:8.1f} written")
@@ -136,8 +146,12 @@ def _shape(given: argparse.Namespace) -> Decoder:
 
 
 def _pieces(file: str) -> list[str]:
-    """Returns the text of each token of a file."""
+    """Returns the text of each token of a file or folder."""
+    from glenside.importers.checkpoint import read_vocabulary
     from glenside.importers.gguf.file import read_gguf
+
+    if not file.endswith(".gguf"):
+        return read_vocabulary(Path(file))
 
     marks = str.maketrans({"\N{LOWER ONE EIGHTH BLOCK}": " ", "\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}": " "})
     return [str(text).translate(marks) for text in read_gguf(file).field("tokenizer.ggml.tokens", [])]

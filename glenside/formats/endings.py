@@ -92,7 +92,7 @@ def load(
     if load_decoder:
         _require_own_sizes(path, bool(shapes or weights or dtypes or allow_opaque or outputs), dims or {})
         return load_decoder(path, dims or {}, values or {})
-    if (dims or allow_opaque or outputs) and kind != ".onnx":
+    if (dims or allow_opaque or outputs) and kind != ".onnx" and Path(path).exists():
         raise BadInput(f"sizes of named dimensions, names of outputs and black boxes are for .onnx files, got {path}")
     if kind == ".py":
         raise BadInput(f"a program is read from a {', '.join(ENDINGS)} file, got {path}: a .py file is written only")
