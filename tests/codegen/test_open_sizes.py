@@ -13,6 +13,7 @@ import glenside as gl
 from glenside.builder import layout
 from glenside.codegen.open_sizes.fit import Fitter
 from glenside.ir.errors import BadInput
+from glenside.ir.open_integer import OpenInteger, common_divisor
 from glenside.ir.program import Program
 from glenside.ir.size_expression import Expression, Quotient, Size
 from glenside.ir.term import build
@@ -216,3 +217,20 @@ def test_sums_of_many_products_are_fitted() -> None:
     few = fitter.restricted(samples[:9])
     assert few.fit(tuple(offset(**s) for s in samples[:9])) == found
     assert fitter.fit(tuple(draw.randint(0, 10**6) for _ in samples)) is None
+
+
+def test_integers_of_open_sizes_know_their_expressions() -> None:
+    sizes = [{"n": 7, "m": 5}, {"n": 1, "m": 1}, {"n": 96, "m": 31}]
+    n, m = (OpenInteger(size, Expression(((1, (Size(name),)),))) for name, size in {"n": 7, "m": 5}.items())
+
+    def values(a: Any, b: Any) -> list[Any]:
+        return [a + b, 3 * a - b * 2 + 4, a * b + a, (a * 6 + 5) // 3, (a * b) // b, (a * b - 1) // b, a % 4, -a // 2]
+
+    for found, own in zip(values(n, m), zip(*(values(s["n"], s["m"]) for s in sizes), strict=True), strict=True):
+        assert [found.expression.at(size) for size in sizes] == list(own)
+        assert int(found) == own[0]
+    assert n != 7
+    assert n * 0 == 0
+    assert n - n == 0
+    assert n + m - m == n
+    assert common_divisor(n * 4, n * m * 2) in (2, n * 2)

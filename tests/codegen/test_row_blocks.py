@@ -114,3 +114,12 @@ def test_random_attention() -> None:
         assert faults(found.loops, found.arena) == []
         assert np.abs(found(*arrays, threads=2) - want).max() <= 2e-5 * np.abs(want).max()
     assert taken >= 20
+
+
+@pytest.mark.needs_compiler
+@pytest.mark.parametrize("dims", [(1, 4, 32, 32), (2, 2, 32, 32), (128, 32)])
+def test_scores_may_change_rank_before_the_softmax(dims: tuple[int, ...]) -> None:
+    b = gl.Builder("reshaped")
+    scores = b.matmul(b.input("q", (4, 32, 16)), b.input("k", (4, 16, 32)))
+    shares = b.reshape(b.softmax(b.reshape(scores, dims)), (4, 32, 32))
+    assert gl.compile(b.finish(b.matmul(shares, b.input("v", (4, 32, 16)))), "none").check().ok

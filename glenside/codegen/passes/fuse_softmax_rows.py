@@ -230,10 +230,11 @@ def _scratch(chain: _Chain, height: int) -> dict[Buffer, Buffer]:
         found[buffer] = Buffer(buffer.name, dims, buffer.dtype, Role.SCRATCH)
     scores, shares = chain.matrix, softmax.buffer
     own = {axes[1]: Index() for axes in chain.others}
-    place = _within(substituted(softmax.place, own), shares, found[shares])
+    stored = substituted(softmax.place, own)
+    place = _within(stored, shares, found[shares])
     loads = {load.place for load in loads_in(softmax.element) if load.buffer is scores}
     above = {_within(substituted(read, own), scores, found[scores]) for read in loads} == {place}
-    alike = found[scores].dims[1:] == found[shares].dims[1:] and len(scores.dims) == len(shares.dims)
+    alike = len(scores.dims) == len(shares.dims) and _within(stored, shares, found[scores]) == place
     if above and alike and scores.dtype == shares.dtype and found[scores].bytes >= found[shares].bytes:
         found[shares] = found[scores]
     return found

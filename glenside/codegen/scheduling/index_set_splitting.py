@@ -21,6 +21,8 @@ from glenside.ir.open_integer import common_divisor
 
 _MOST = 16
 """The most pieces of a block: code is emitted for each."""
+_SPLITS = 256
+"""The most splits: by an open period they need not come to an end."""
 _FEW = 8
 """The most steps of an axis that are unrolled."""
 _SHORT = 16
@@ -31,15 +33,15 @@ _WRITTEN = 32
 
 def in_pieces(block: Block, axes: Iterator[int]) -> list[Block] | None:
     """Returns the pieces of a block without reductions, or None if there would be too many."""
-    todo, done = [block], list[Block]()
+    todo, done, splits = [block], list[Block](), 0
     while todo:
         own = todo.pop()
         question = next(_questions(own), None)
         if question is None:
             done.append(own)
             continue
-        made = _apart(own, question, axes)
-        if made is None or len(todo) + len(made) + len(done) > _MOST:
+        made, splits = _apart(own, question, axes), splits + 1
+        if made is None or len(todo) + len(made) + len(done) > _MOST or splits > _SPLITS:
             return None
         todo += reversed(made)
     return done
