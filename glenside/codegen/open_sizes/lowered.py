@@ -121,7 +121,11 @@ class OpenLowered:
         self.verified = []
         programs = [self.program_at(own) for own in samples]
         self.program = program_of_all_sizes(programs, samples, representative_sizes(self.open))
-        self.template = Template(self.program, lower(self.program, machine, without))
+        try:
+            loops = lower(self.program, machine, without)
+        except (ArithmeticError, LookupError, ValueError, TypeError) as error:  # passes expect fixed integers
+            raise NotUniform(f"its loops cannot be chosen for all sizes ({type(error).__name__}: {error})") from error
+        self.template = Template(self.program, loops)
         self.buffers: Sequence[OpenBuffer] = self.template.buffers
         self.inputs = [b for b in self.buffers if b.role is Role.INPUT]
         self._require_inferable()
