@@ -135,7 +135,7 @@ def growing_decoder(
     """Returns `growing_step` for ranges of rows and of tokens before them.
 
     weights  a function of what its results share: the functions that compute constants, by name
-    require  raises BadInput if the decoder has no positions for so many tokens
+    require  checks that the decoder has positions for a number of tokens; raises BadInput
     """
     given: dict[str, Any] = {"rows": rows, "past": past}
     ranges = {size: range_of(size, value) for size, value in given.items() if is_range(value)}

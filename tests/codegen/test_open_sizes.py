@@ -234,3 +234,12 @@ def test_integers_of_open_sizes_know_their_expressions() -> None:
     assert n - n == 0
     assert n + m - m == n
     assert common_divisor(n * 4, n * m * 2) in (2, n * 2)
+
+
+@pytest.mark.needs_compiler
+def test_state_that_is_no_mapping_or_has_no_pair_is_refused() -> None:
+    program = gl.open_program(PROGRAMS["moved"], n=(1, 8))
+    with pytest.raises(BadInput, match="state= is True, or"):
+        gl.compile(program, machine="plain", state="past")  # type: ignore[call-overload]
+    with pytest.raises(BadInput, match="no result is named as the next value of an input"):
+        gl.compile(program, machine="plain", state=True)

@@ -1,4 +1,4 @@
-"""What is written of a program as C: its source, its arrays, the values of its constants, and its open sizes."""
+"""Describes a program that is exported as C: source, arrays, values of constants, and open sizes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from glenside.ir.size_expression import Expression
 from glenside.ir.types import TupleType
 
 LEAST_STATUS_OF_SIZES = -3
-"""What a function returns for a size outside of its range."""
+"""The status of an exported function for a size outside of its range."""
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ _NEXT = (
     ("present", "past"),
     ("next_", ""),
 )
-"""How names of results begin, and those of the inputs that they are in the next call."""
+"""Pairs of prefixes: of a result's name, and of the input to which the result is passed in the next call."""
 
 
 def paired_by_name(inputs: Sequence[str], results: Sequence[str]) -> dict[str, str]:
@@ -92,6 +92,8 @@ class Stateful:
     def __init__(self, function: Runs, state: Mapping[str, str] | bool) -> None:
         greatest = function.greatest_sizes()
         inputs, results = function.input_kinds(greatest), function.result_kinds(greatest)
+        if not isinstance(state, bool | Mapping):
+            raise BadInput(f"state= is True, or {{input: result}} such as {{'past_k': 'present_k'}}, got {state!r}")
         state = paired_by_name([*inputs], [*results]) if isinstance(state, bool) else state
         self.function, self._pairs = function, dict(state)
         if not state:

@@ -24,7 +24,7 @@ _ACTIVATIONS = {
 
 @dataclass(frozen=True)
 class Architecture:
-    """What the decoders of a model_type have.
+    """Describes the decoders of a model_type.
 
     names     name of a GGUF tensor without its ending -> name in the checkpoint; {} is the layer
     parts     name of a GGUF tensor -> its part among equal parts of the rows of a joined matrix
