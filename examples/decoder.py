@@ -25,6 +25,7 @@ import glenside as gl
 from glenside.check.written_decoder import write_decoder
 from glenside.ir.program import Program
 from glenside.models.decoder import Decoder, RandomWeights, decoder_step, growing_step
+from glenside.models.decoder_cache import CACHES
 
 SHAPE = {"layers": 2, "hidden": 1024, "heads": 16, "kv_heads": 8, "intermediate": 4096, "vocabulary": 4096}
 
@@ -57,6 +58,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=128, help="tokens of the prompt at a time")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--activations", choices=("float32", "int8"), help="int8 for weights of 4 or 8 bits")
+    parser.add_argument("--cache", choices=CACHES, default="float32", help="dtype of keys and values in the cache")
     parser.add_argument("--c", metavar="FOLDER", help="write the decoder as C to a folder, and no tokens")
     given = parser.parse_args()
     if given.activations is None:
@@ -112,7 +114,7 @@ def llama_cpp(
 def _loader(given: argparse.Namespace) -> Callable[[int], Program]:
     """Returns a function from the rows of a step to its program of fixed sizes, for C."""
     if given.file:
-        return lambda rows: gl.load(given.file, dims={"rows": rows, "past": given.context})
+        return lambda rows: gl.load(given.file, dims={"rows": rows, "past": given.context}, cache=given.cache)
     shape, weights = _shape(given), RandomWeights(given.bits).values
     return lambda rows: decoder_step(shape, RandomWeights(given.bits, values=weights), rows, given.context)
 
@@ -121,7 +123,7 @@ def _any_length(given: argparse.Namespace) -> gl.OpenProgram:
     """Returns the step of a decoder, for up to `--rows` tokens after up to `--context` others."""
     sizes = {"rows": (1, max(2, given.rows)), "past": (0, given.context)}
     if given.file:
-        found: gl.OpenProgram = gl.load(given.file, dims=sizes)
+        found: gl.OpenProgram = gl.load(given.file, dims=sizes, cache=given.cache)
         return found
     shape, weights = _shape(given), RandomWeights(given.bits).values
 
@@ -134,7 +136,7 @@ def _any_length(given: argparse.Namespace) -> gl.OpenProgram:
 
 def _shape(given: argparse.Namespace) -> Decoder:
     """Returns the numbers of a decoder, from `--shape`."""
-    known = {field.name for field in fields(Decoder)} - {"name", "slower"}
+    known = {field.name for field in fields(Decoder)} - {"name", "slower", "cache"}
     sizes: dict[str, Any] = dict(SHAPE)
     for name, _, value in (part.partition("=") for part in given.shape.split(",") if part):
         if name not in known or not value.isdigit():
@@ -142,7 +144,7 @@ def _shape(given: argparse.Namespace) -> Decoder:
         sizes[name] = int(value)
     sizes.setdefault("head", sizes["hidden"] // sizes["heads"])
     sizes.setdefault("rotated", sizes["head"])
-    return Decoder("decoder", **sizes)
+    return Decoder("decoder", **sizes, cache=given.cache)
 
 
 def _pieces(file: str) -> list[str]:

@@ -111,7 +111,11 @@ class Declared:
     ] = None
     parameters: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of a model, such as resolution=64."),
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="A parameter of a model, such as resolution=64, or cache=int8 of a decoder.",
+        ),
     ] = None
 
     def loader(self, **more: Any) -> Callable[[], Program]:

@@ -41,6 +41,7 @@ def load(
     allow_opaque: bool = False,
     values: Mapping[str, Any] | None = None,
     outputs: Sequence[str] = (),
+    cache: str = "float32",
 ) -> Program: ...
 
 
@@ -55,6 +56,7 @@ def load(
     allow_opaque: bool = False,
     values: Mapping[str, Any] | None = None,
     outputs: Sequence[str] = (),
+    cache: str = "float32",
 ) -> Program | OpenProgram: ...
 
 
@@ -68,6 +70,7 @@ def load(
     allow_opaque: bool = False,
     values: Mapping[str, Any] | None = None,
     outputs: Sequence[str] = (),
+    cache: str = "float32",
 ) -> Program | OpenProgram:
     """Loads a program from a file.
 
@@ -81,11 +84,12 @@ def load(
       allow_opaque  whether ONNX operators that Glenside does not know are kept as black boxes
       values        values of inputs, which become constants: arrays, numbers or lists of numbers
       outputs       names of tensors of an ONNX file to return instead of its own outputs
+      cache         dtype of the keys and values that a decoder stores: float32, bfloat16, float16 or int8
 
     Several outputs of an ONNX file become a tuple. Raises GlensideError.
     """
     kind = ending(path)
-    load_decoder = _decoder_loader(path)
+    load_decoder = _decoder_loader(path, cache)
     if dims and any(map(is_range, dims.values())) and kind == ".onnx":
         own = {"shapes": shapes, "allow_opaque": allow_opaque, "values": values, "outputs": outputs}
         return _load_open(path, dims, {"weights": weights, "dtypes": dtypes, **own})
@@ -116,15 +120,19 @@ def load(
     return program.with_values(values or {})
 
 
-def _decoder_loader(path: PathLike) -> Callable[..., Program | OpenProgram] | None:
-    """Returns the importer of a file or folder of a decoder, None for other files."""
+def _decoder_loader(path: PathLike, cache: str) -> Callable[..., Program | OpenProgram] | None:
+    """Returns the importer of a file or folder of a decoder, None for other files. Raises BadInput for their cache."""
     from glenside.importers.checkpoint import is_checkpoint, load_checkpoint, open_checkpoint
 
     if ending(path) == ".gguf":
         from glenside.importers.gguf import load_gguf, open_gguf
 
-        return partial(_load_decoder, load_gguf, open_gguf)
-    return partial(_load_decoder, load_checkpoint, open_checkpoint) if is_checkpoint(path) else None
+        return partial(_load_decoder, partial(load_gguf, cache=cache), partial(open_gguf, cache=cache))
+    if is_checkpoint(path):
+        return partial(_load_decoder, partial(load_checkpoint, cache=cache), partial(open_checkpoint, cache=cache))
+    if cache != "float32":
+        raise BadInput(f"cache= is for decoders of GGUF files and checkpoints, got {path}")
+    return None
 
 
 def _load_decoder(

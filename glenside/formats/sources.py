@@ -125,8 +125,9 @@ def _of_file(
     from glenside.formats import ending, load
     from glenside.ir.files import read_shapes
 
-    if parameters:
-        raise BadInput(f"--set gives a parameter of a built-in model, and {source} is a file")
+    given = dict(pair(text, "--set") for text in parameters or ())
+    if {*given} - {"cache"}:
+        raise BadInput(f"--set gives a parameter of a built-in model or the cache of a decoder, and {source} is a file")
     known: dict[str, tuple[int, ...]] = dict(read_shapes(shapes)) if shapes else {}
     known |= {name: _dims(name, text) for name, text in (pair(text, "--shape") for text in shape or ())}
     values = arrays_given(inputs)
@@ -142,6 +143,7 @@ def _of_file(
         allow_opaque=allow_opaque,
         values=values,
         outputs=[name for text in outputs for name in text.split(",") if name],
+        **given,
     )
 
 

@@ -33,6 +33,7 @@ from glenside.ir.open_program import OpenProgram, is_range, range_of
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
+from glenside.models.decoder_cache import Rows, kinds, require_cache, rows_of, stored
 
 _MASKED = "-1e30"
 """The mask value: it is added to the attention scores of masked positions."""
@@ -50,6 +51,7 @@ class Decoder:
     activation    "silu", "gelu", "gelu-tanh" or "relu", of the feed-forward layer
     gated         True if the activation is multiplied by a second product
     scaled        True if embeddings are multiplied by the root of `hidden`
+    cache         dtype of keys and values in the cache: one of `glenside.models.decoder_cache.CACHES`
     """
 
     name: str
@@ -69,6 +71,7 @@ class Decoder:
     activation: str = "silu"
     gated: bool = True
     scaled: bool = False
+    cache: str = "float32"
 
 
 @dataclass(frozen=True)
@@ -156,6 +159,7 @@ class _Step:
 
     def __init__(self, shape: Decoder, weights: Weights, rows: int, past: int) -> None:
         self.shape, self.weights, self.rows, self.past, self.b = shape, weights, rows, past, weights.builder
+        require_cache(shape.cache)
         self.tokens = self.b.input("tokens", (rows,), "int64")
         self.start = self.b.input("past", (), "int64")
         self.positions = add(build("iota", rows, "int64"), broadcast(self.start, (rows,)))
@@ -169,19 +173,18 @@ class _Step:
         if not s.rotated:
             x = add(x, self.weights.rows("position_embd.weight", self.context, s.hidden, self.positions))
         turns = self._turns() if s.rotated else None
-        masks, new = self._masks(), []
+        masks, new = self._masks(), dict[str, Term]()
         for layer in range(s.layers):
             within = f"blk.{layer}"
-            attended, keys, values = self._attention(within, layer, self._norm(f"{within}.attn_norm", x), turns, masks)
+            attended, rows_of_layer = self._attention(within, layer, self._norm(f"{within}.attn_norm", x), turns, masks)
             x = add(x, attended)
             x = add(x, self._feed_forward(within, self._norm(f"{within}.ffn_norm", x)))
-            new += [keys, values]
+            new |= rows_of_layer
         last = slice_axis(self._norm("output_norm", x), 0, rows - 1, rows)
         head = "output" if self.weights.has("output.weight") else "token_embd"
         logits = reshape(self._linear(head, last, s.vocabulary), (s.vocabulary,))
-        program = self.b.finish(build("construct-tuple", logits, *new))
-        names = [f"{self.new}.{kind}.{layer}" for layer in range(s.layers) for kind in ("keys", "values")]
-        signature = replace(program.signature, outputs=("logits", *names))
+        program = self.b.finish(build("construct-tuple", logits, *new.values()))
+        signature = replace(program.signature, outputs=("logits", *(f"{self.new}.{name}" for name in new)))
         return replace(program, name=s.name, signature=signature)
 
     def _linear(self, name: str, x: Term, columns: int, heads: int = 0) -> Term:
@@ -253,23 +256,34 @@ class _Step:
 
     def _attention(
         self, within: str, layer: int, x: Term, turns: tuple[Term, Term] | None, masks: tuple[Term, Term | None]
-    ) -> tuple[Term, Term, Term]:
-        """Returns the attention of x ()(rows hidden) to the cache and to itself, and its own keys and values."""
+    ) -> tuple[Term, dict[str, Term]]:
+        """Returns the attention of x ()(rows hidden) to the cache and to itself, and what it stores, by name."""
         s, rows = self.shape, self.rows
         q, k, v = self._projected(within, x)
         q, k = self._rotated(q, turns), self._rotated(k, turns)
         group = s.heads // s.kv_heads
         q = reshape(q, (rows, s.kv_heads, group, s.head))
         q = reshape(transpose(q, (1, 2, 0, 3)), (s.kv_heads, group * rows, s.head))
-        context, keys, values = self._context(within, layer, (q, k, v), masks)
+        new = {"keys": stored(k, s.cache), "values": stored(v, s.cache)}
+        context, new = self._context(within, layer, q, new, masks)
         context = reshape(context, (s.kv_heads, group, rows, s.head))
         context = reshape(transpose(context, (2, 0, 1, 3)), (rows, s.heads * s.head))
-        return self._linear(f"{within}.attn_output", context, s.hidden), keys, values
+        every = {f"{kind}.{layer}{end}": part for kind, rows in new.items() for end, part in rows.parts().items()}
+        return self._linear(f"{within}.attn_output", context, s.hidden), every
 
-    def _scores(self, name: str, q: Term, keys: Term, mask: Term | None) -> Term:
+    def _cached(self, layer: int, dims: tuple[int, int, int]) -> dict[str, dict[str, Term]]:
+        """Returns the cache of a layer: inputs of its keys and of its values, by the endings of their names."""
+        return {
+            kind: {
+                end: self.b.input(f"{kind}.{layer}{end}", *own) for end, own in kinds(dims, self.shape.cache).items()
+            }
+            for kind in ("keys", "values")
+        }
+
+    def _scores(self, name: str, q: Term, keys: Rows, mask: Term | None) -> Term:
         """Returns the masked scores of q ()(kv_heads group*rows head) and keys ()(kv_heads columns head)."""
         s, group = self.shape, self.shape.heads // self.shape.kv_heads
-        found = self.b.matmul(q, transpose(keys, (0, 2, 1)), name=name)
+        found = keys.scaled(self.b.matmul(q, transpose(keys.floats(), (0, 2, 1)), name=name))
         found = multiply(found, filled(found, f"{np.float32(1 / sqrt(s.head))!s}"))
         if mask is None:
             return found
@@ -277,20 +291,23 @@ class _Step:
         own = reshape(found, (s.kv_heads, group, rows, columns))
         return reshape(add(own, reshape(mask, (1, 1, rows, columns))), (s.kv_heads, group * rows, columns))
 
+    def _weighted(self, name: str, weights: Term, values: Rows) -> Term:
+        """Returns the product of weights ()(kv_heads group*rows columns) and values ()(kv_heads columns head)."""
+        return self.b.matmul(values.scaled(weights), values.floats(), name=name)
+
     def _context(
-        self, within: str, layer: int, own: tuple[Term, Term, Term], masks: tuple[Term, Term | None]
-    ) -> tuple[Term, Term, Term]:
+        self, within: str, layer: int, q: Term, new: dict[str, Rows], masks: tuple[Term, Term | None]
+    ) -> tuple[Term, dict[str, Rows]]:
         """Returns what queries read, ()(kv_heads group*rows head), and the keys and values that are results."""
-        s, rows, past, (q, k, v) = self.shape, self.rows, self.past, own
-        dims = (s.kv_heads, past, s.head)
-        keys, values = (self.b.input(f"{kind}.{layer}", dims) for kind in ("keys", "values"))
-        k, v = transpose(k, (1, 0, 2)), transpose(v, (1, 0, 2))
-        every = (("past", keys, masks[0]), ("own", k, masks[1]))
+        s, rows, past = self.shape, self.rows, self.past
+        cached = {kind: rows_of(parts) for kind, parts in self._cached(layer, (s.kv_heads, past, s.head)).items()}
+        new = {kind: own.transposed((1, 0, 2)) for kind, own in new.items()}
+        every = (("past", cached["keys"], masks[0]), ("own", new["keys"], masks[1]))
         scores = [self._scores(f"{within}.scores.{part}", q, read, mask) for part, read, mask in every]
         weights = self.b.softmax(concatenate(scores, 2))
-        of_past = self.b.matmul(slice_axis(weights, 2, 0, past), values, name=f"{within}.context.past")
-        of_own = self.b.matmul(slice_axis(weights, 2, past, past + rows), v, name=f"{within}.context.own")
-        return add(of_past, of_own), k, v
+        of_past = self._weighted(f"{within}.context.past", slice_axis(weights, 2, 0, past), cached["values"])
+        of_own = self._weighted(f"{within}.context.own", slice_axis(weights, 2, past, past + rows), new["values"])
+        return add(of_past, of_own), new
 
     def _projected(self, within: str, x: Term) -> tuple[Term, Term, Term]:
         """Returns queries ()(rows heads head), keys and values ()(rows kv_heads head), before rotation."""
@@ -323,6 +340,7 @@ class _GrowingStep(_Step):
 
     def __init__(self, shape: Decoder, weights: Weights, rows: int, past: int, context: int) -> None:
         self.shape, self.weights, self.rows, self.past, self.b = shape, weights, rows, past, weights.builder
+        require_cache(shape.cache)
         self.tokens = self.b.input("tokens", (rows,), "int64")
         within = build("iota", rows, "int64")
         self.positions = add(within, filled(within, past))
@@ -341,16 +359,14 @@ class _GrowingStep(_Step):
         return mask, None
 
     def _context(
-        self, within: str, layer: int, own: tuple[Term, Term, Term], masks: tuple[Term, Term | None]
-    ) -> tuple[Term, Term, Term]:
-        s, (q, k, v) = self.shape, own
-        dims = (self.past, s.kv_heads, s.head)
-        keys, values = (
-            concatenate([self.b.input(f"{kind}.{layer}", dims), new], 0) for kind, new in (("keys", k), ("values", v))
-        )
-        weights = self.b.softmax(self._scores(f"{within}.scores", q, transpose(keys, (1, 0, 2)), masks[0]))
-        read = self.b.matmul(weights, transpose(values, (1, 0, 2)), name=f"{within}.context")
-        return read, keys, values
+        self, within: str, layer: int, q: Term, new: dict[str, Rows], masks: tuple[Term, Term | None]
+    ) -> tuple[Term, dict[str, Rows]]:
+        s = self.shape
+        cached = self._cached(layer, (self.past, s.kv_heads, s.head))
+        every = {kind: own.behind(cached[kind], 0) for kind, own in new.items()}
+        keys, values = (own.transposed((1, 0, 2)) for own in every.values())
+        weights = self.b.softmax(self._scores(f"{within}.scores", q, keys, masks[0]))
+        return self._weighted(f"{within}.context", weights, values), every
 
 
 def _gelu_tanh(x: Term) -> Term:

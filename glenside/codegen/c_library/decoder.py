@@ -36,7 +36,7 @@ def decoder_library(step: Exported, rows: Exported) -> Library:
         "WORDS": str(prod(_named_results(step)["logits"].at({}))),
         "BYTES": str(max(sizes)),
         "HEADS": ", ".join(str(dims[b.name][0]) for b in caches),
-        "ROW": ", ".join(str(dims[b.name][2] * RECORDS[b.dtype].numpy.itemsize) for b in caches),
+        "ROW": ", ".join(str(prod(dims[b.name][2:]) * RECORDS[b.dtype].numpy.itemsize) for b in caches),
         "STEP_ARGUMENTS": _arguments(step, caches),
         "ROWS_ARGUMENTS": _arguments(rows, caches),
         "BUILD": _build(step.machine),
@@ -55,7 +55,7 @@ def _require_step(step: Exported, rows: Exported, caches: list[OpenBuffer]) -> N
     names = {b.name for b in step.inputs}
     results = _named_results(step)
     is_step = {"tokens", "past"} <= names and "logits" in results and caches
-    if not is_step or any(f"new.{b.name}" not in results or len(b.dims) != 3 for b in caches):
+    if not is_step or any(f"new.{b.name}" not in results or len(b.dims) < 2 for b in caches):
         raise BadInput("a decoder in C is one that gl.load gives of a .gguf file, or decoder_step")
     if names != {b.name for b in rows.inputs}:
         raise BadInput("both steps of a decoder in C are of one decoder")

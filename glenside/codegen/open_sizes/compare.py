@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glenside.ir.dtypes import RECORDS
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
-from glenside.ir.term import postorder
+from glenside.ir.term import Term, postorder
 from glenside.semantics.interpreter import evaluate
 
 if TYPE_CHECKING:
@@ -25,13 +26,17 @@ def differences(function: OpenFunction, program: Program, sizes: Mapping[str, in
     given = function.drawn(sizes)
     found = function(given)
     wanted = evaluate([program.term], {**program.constants, **given})[0]
-    rounds = any("round" in term.attributes for term in postorder(program.term))
-    tolerance = _OF_ROUNDED if rounds else _TOLERANCE
+    is_rounded = any(map(rounds, postorder(program.term)))
+    tolerance = _OF_ROUNDED if is_rounded else _TOLERANCE
     pairs = zip(_flat(found), _flat(wanted), program.result_names(), strict=True)
     for own, right, name in pairs:
         if own.shape != right.shape or own.dtype != right.dtype:
             yield f"{name} is {own.shape} {own.dtype}, and {right.shape} {right.dtype} in the program of these sizes"
-        elif own.size and own.dtype.kind == "f":
+        elif own.size and is_rounded and own.dtype.kind in "iu" and own.dtype.itemsize == 1:
+            if np.any(np.abs(own.astype(np.int64) - right) > 1):
+                yield f"{name} has other values"
+        elif own.size and _is_float(own):
+            own, right = own.astype(np.float64), right.astype(np.float64)
             most = float(np.max(np.abs(right[np.isfinite(right)]), initial=1.0))
             with np.errstate(invalid="ignore"):
                 same = (np.abs(own - right) <= tolerance * most) | (own == right) | (np.isnan(own) & np.isnan(right))
@@ -39,6 +44,18 @@ def differences(function: OpenFunction, program: Program, sizes: Mapping[str, in
                 yield f"{name} has other values"
         elif own.size and not np.array_equal(own, right):
             yield f"{name} has other values"
+
+
+def rounds(term: Term) -> bool:
+    """True if a term rounds to integers or to a float of fewer bits."""
+    if term.operator.name == "cast":
+        own, source = (RECORDS[t.access.dtype] for t in (term, term.children[0]))
+        return own.kind == source.kind == "float" and own.bits < source.bits
+    return "round" in term.attributes
+
+
+def _is_float(array: Array) -> bool:
+    return array.dtype.kind == "f" or array.dtype in [r.numpy for r in RECORDS.values() if r.kind == "float"]
 
 
 def _flat(value: object) -> Iterator[Array]:

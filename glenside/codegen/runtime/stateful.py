@@ -12,7 +12,7 @@ import numpy as np
 from glenside.codegen.runtime.arguments import Kind
 from glenside.codegen.scheduling.constant_packing import Memory
 from glenside.ir.errors import BadInput
-from glenside.ir.files import read_arrays, write_bytes
+from glenside.ir.files import read_arrays, write_arrays
 from glenside.ir.names import suggestion
 from glenside.ir.operand import Array
 from glenside.ir.torch_tensors import as_tensors, is_tensor
@@ -162,12 +162,7 @@ class Stateful:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the state to an .npz file, from which `load` reads it."""
-        import io
-
-        content = io.BytesIO()
-        arrays: dict[str, Any] = {name: _storable(self.state[name]) for name in self._pairs}
-        np.savez(content, **arrays)
-        write_bytes(path, content.getvalue())
+        write_arrays(path, {name: self.state[name] for name in self._pairs})
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Reads the state from an .npz file. Raises BadInput, and leaves the state as it was."""
@@ -175,15 +170,10 @@ class Stateful:
         missing = [name for name in self._pairs if name not in found]
         if missing:
             raise BadInput(f"{os.fspath(path)} has no {missing[0]}: it is not a state of this function")
-        kinds = self.function.input_kinds(self.function.greatest_sizes())
-        arrays = {
-            name: found[name].view(kinds[name][1]) if found[name].dtype.kind == "V" else found[name]
-            for name in self._pairs
-        }
-        for name, array in arrays.items():
-            self._require_fits(name, array)
-        for name, array in arrays.items():
-            self.state[name] = array
+        for name in self._pairs:
+            self._require_fits(name, found[name])
+        for name in self._pairs:
+            self.state[name] = found[name]
 
     def _given(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         placed = [array for array in arrays if not isinstance(array, Mapping)]
@@ -254,11 +244,6 @@ class State:
 
 def _shaped(array: Any) -> Any:
     return array if hasattr(array, "shape") else np.asarray(array)
-
-
-def _storable(array: Array) -> Array:
-    """Returns an array of a dtype that files have: bits, for bfloat16 and others."""
-    return array if array.dtype.isbuiltin else array.view(f"V{array.itemsize}")
 
 
 def _require_named(what: str, name: str, known: Mapping[str, Any]) -> None:

@@ -40,15 +40,17 @@ def read_decoder(path: PathLike) -> Decoder:
     return decoder_of(config_of(Path(path)))
 
 
-def load_checkpoint(path: PathLike, rows: int = 1, past: int = 512) -> Program:
+def load_checkpoint(path: PathLike, rows: int = 1, past: int = 512, cache: str = "float32") -> Program:
     """Loads the step of a decoder from a checkpoint of transformers: `rows` tokens after up to `past` others.
+
+    cache  dtype of the cache of keys and values: float32, bfloat16, float16 or int8
 
     The path is a folder with config.json and .safetensors files, or such a file. Weights in F16 and BF16 stay of 2
     bytes. Inputs and results are those of `glenside.models.decoder.decoder_step`. Raises BadInput.
     """
     folder = _folder(path)
     config = config_of(folder)
-    shape = decoder_of(config)
+    shape = replace(decoder_of(config), cache=cache)
     weights = _Stored(folder, config)
     _require_positions(folder, config, past + rows)
     program = decoder_step(shape, weights, rows, past)
@@ -56,14 +58,16 @@ def load_checkpoint(path: PathLike, rows: int = 1, past: int = 512) -> Program:
     return replace(program, name=folder.resolve().name or shape.name)
 
 
-def open_checkpoint(path: PathLike, rows: int | Sequence[int], past: int | Sequence[int]) -> OpenProgram:
+def open_checkpoint(
+    path: PathLike, rows: int | Sequence[int], past: int | Sequence[int], cache: str = "float32"
+) -> OpenProgram:
     """Loads the step of a decoder for ranges of rows and of tokens before them, from a checkpoint of transformers.
 
     Inputs and results are those of `glenside.models.decoder.growing_step`. Raises BadInput.
     """
     folder = _folder(path)
     config = config_of(folder)
-    shape, require = decoder_of(config), partial(_require_positions, folder, config)
+    shape, require = replace(decoder_of(config), cache=cache), partial(_require_positions, folder, config)
     load_checkpoint(path, past=1)  # it has the tensors that its architecture reads, and no others
     name = folder.resolve().name or shape.name
     return growing_decoder(name, shape, partial(_Stored, folder, config), rows, past, require)

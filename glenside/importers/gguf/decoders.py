@@ -42,26 +42,30 @@ _REFUSED = {
 }
 
 
-def load_gguf(path: PathLike, rows: int = 1, past: int = 512) -> Program:
+def load_gguf(path: PathLike, rows: int = 1, past: int = 512, cache: str = "float32") -> Program:
     """Loads the step of a decoder from a GGUF file: `rows` tokens after up to `past` others.
+
+    cache  dtype of the cache of keys and values: float32, bfloat16, float16 or int8
 
     Weights of the types Q4_0, Q8_0, Q4_K, Q6_K, F16 and BF16 stay of these widths. Architectures are llama (also
     Mistral), qwen2, qwen3, gemma and gpt2. Inputs and results are those of `glenside.models.decoder.decoder_step`.
     Raises BadInput.
     """
     file = read_gguf(path)
-    shape = _shape(file)
+    shape = replace(_shape(file), cache=cache)
     _require_positions(file, shape, rows + past)
     return replace(decoder_step(shape, _Stored(file, shape), rows, past), name=Path(path).stem)
 
 
-def open_gguf(path: PathLike, rows: int | Sequence[int], past: int | Sequence[int]) -> OpenProgram:
+def open_gguf(
+    path: PathLike, rows: int | Sequence[int], past: int | Sequence[int], cache: str = "float32"
+) -> OpenProgram:
     """Loads the step of a decoder for ranges of rows and of tokens before them, from a GGUF file.
 
     Inputs and results are those of `glenside.models.decoder.growing_step`. Raises BadInput.
     """
     file = read_gguf(path)
-    shape = _shape(file)
+    shape = replace(_shape(file), cache=cache)
     return growing_decoder(
         Path(path).stem, shape, partial(_Stored, file, shape), rows, past, partial(_require_positions, file, shape)
     )
