@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from glenside.codegen.loop_ir.ir import Buffer, Loops, Nest, Role
+from glenside.codegen.loop_ir.ir import Buffer, For, Loops, Nest, Role, Way
 from glenside.ir.index_map import Axis
 from glenside.ir.open_integer import OpenFraction, OpenInteger
 from glenside.ir.program import Program
@@ -16,6 +16,10 @@ from glenside.ir.types import Dims
 
 _DROPPED = {"block": None, "packings": ()}
 """Fields of nests that passes alone read."""
+
+
+_OF_FIXED_STEPS = (Way.UNROLLED, Way.VECTOR, Way.MATRIX)
+"""Loops whose steps are instructions: their number is the same for all sizes."""
 
 
 class NotUniform(Exception):
@@ -125,6 +129,8 @@ class Template:
         return self._record(part) if is_dataclass(part) else part
 
     def _record(self, part: Any) -> _Record:
+        if isinstance(part, For) and part.way in _OF_FIXED_STEPS and isinstance(part.axis.size, OpenInteger):
+            raise NotUniform(f"{part.way.value} loops have {part.axis.size.expression} steps")
         kind, found = type(part), []
         for field in fields(kind):
             if kind is Nest and field.name in _DROPPED:
