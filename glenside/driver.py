@@ -273,13 +273,14 @@ def compile(
     """
     from glenside.check.open_function import compiled_open
     from glenside.codegen.lowering.quantized_activations import with_activations
-    from glenside.codegen.runtime.stateful import Stateful
+    from glenside.codegen.runtime.stateful import Stateful, laid_out
     from glenside.formats import load
 
     if dims is not None:
         if not isinstance(program, str | os.PathLike):
             raise BadInput("dims= is for the path of a file: gl.open_program gives open sizes to other programs")
         program = load(program, dims=dims)
+    program, layouts = laid_out(program, state)
     if isinstance(program, OpenProgram):
         left = {"memory": memory, "without": without, **how}
         named = None if target in (DEFAULT_TARGET, AS_IT_IS, None) else target
@@ -288,7 +289,7 @@ def compile(
     else:
         program = with_activations(_program(program, "compiled"), activations)
         function = _compiled(program, target, machine, memory, check, without, how)
-    return function if state is None or state is False else Stateful(function, state)
+    return function if state is None or state is False else Stateful(function, state, layouts)
 
 
 def _compiled(

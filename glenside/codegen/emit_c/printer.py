@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import groupby
 
 from glenside.codegen.emit_c.amx import HELD, matrix_functions
 from glenside.codegen.emit_c.parallel_jobs import SHARE, Job, Part
@@ -19,7 +18,6 @@ from glenside.codegen.emit_c.thread_pool import NO_POOL, POOL
 from glenside.codegen.emit_c.translation_units import NOW, PUBLIC, Source
 from glenside.codegen.loop_ir.accesses import used_buffers
 from glenside.codegen.loop_ir.affine_analysis import repeats
-from glenside.codegen.loop_ir.appended_inputs import copied
 from glenside.codegen.loop_ir.bf16_split_matmul import MatrixProduct, product_of
 from glenside.codegen.loop_ir.ir import (
     Buffer,
@@ -38,6 +36,7 @@ from glenside.codegen.loop_ir.ir import (
     When,
     is_parallel,
 )
+from glenside.codegen.loop_ir.results_in_place import calls_of, copied
 from glenside.codegen.loop_ir.structural_hash import alike, first_offsets, relative
 from glenside.codegen.memory.buffer_arena import Arena, arena, scratch_of
 from glenside.ir.index_map import Index
@@ -169,25 +168,21 @@ class Printer(Pointers):
 
     def _calls(self, nest: Nest) -> Iterator[str]:
         """Yields the calls of a nest's functions: one for each parallel loop, with the loops that run beside it."""
-        for parallel, group in groupby(nest.body, is_parallel):
-            body = list(group)
-            if parallel:
-                loops = [statement for statement in body if isinstance(statement, For)]
-                firsts = [i for i, loop in enumerate(loops) if not i or not loop.beside]
-                for first, end in zip(firsts, [*firsts[1:], len(loops)], strict=True):
-                    yield self._unless_in_place(loops[first:end], self._job(loops[first:end]))
+        for part in calls_of(nest.body):
+            loops = [statement for statement in part if is_parallel(statement)]
+            if loops:
+                yield self._unless_in_place(loops, self._job(loops))
                 continue
-            for part in _independent(body):
-                last = part[0].axis.size if isinstance(part[0], For) else 1
-                name, own = self._function(part, parallel)
-                given = [*self.table, *own, "0", str(last)]
-                if any(buffer.role is Role.SCRATCH for buffer in used_buffers(part)):
-                    given.append(f"arena + {self.arena.size}")
-                yield self._unless_in_place(part, f"    if ((status = {name}({', '.join(given)}))) return status;")
+            last = part[0].axis.size if isinstance(part[0], For) else 1
+            name, own = self._function(part, False)
+            given = [*self.table, *own, "0", str(last)]
+            if any(buffer.role is Role.SCRATCH for buffer in used_buffers(part)):
+                given.append(f"arena + {self.arena.size}")
+            yield self._unless_in_place(part, f"    if ((status = {name}({', '.join(given)}))) return status;")
 
     def _unless_in_place(self, body: Sequence[Statement], call: str) -> str:
         """Returns a call that is left out if its statements copy an input to a result that is in its memory."""
-        pair = copied(body) if self.table else None
+        pair = copied(body)
         if pair is None:
             return call
         given, result = (f"b{self.numbers[buffer]}" for buffer in pair)
@@ -364,13 +359,6 @@ class Printer(Pointers):
         self.functions.setdefault(sort_function(name, kind, statement.descending))
         place = self.index(statement.place)
         return f"{name}({items} + {place}, {order} + {place}, {statement.count})"
-
-
-def _independent(body: Sequence[Statement]) -> list[Sequence[Statement]]:
-    """Returns the loops one by one if each can be a function of its own: the directions of a recurrence share one."""
-    private = (Role.SCRATCH, Role.REGISTER)
-    apart = all(isinstance(one, For) for one in body) and not any(b.role in private for b in used_buffers(body))
-    return [[one] for one in body] if apart else [body]
 
 
 def _comment(text: str) -> str:

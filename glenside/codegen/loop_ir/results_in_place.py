@@ -1,14 +1,29 @@
-"""Finds results that are an input with elements behind it, as a cache with new rows is: they can be in its memory."""
+"""Finds results that may be stored in the memory of an input, such as a cache with new rows, or with rows replaced."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
-from glenside.codegen.loop_ir.accesses import Access, accesses
-from glenside.codegen.loop_ir.ir import Buffer, For, Load, Loops, Role, Statement, Store
+from glenside.codegen.loop_ir.accesses import accesses, used_buffers
+from glenside.codegen.loop_ir.ir import Buffer, For, Load, Loops, Role, Statement, Store, is_parallel
 
 Pair = tuple[Buffer, Buffer]
 """An input and a result."""
+
+
+def calls_of(body: Sequence[Statement]) -> Iterator[Sequence[Statement]]:
+    """Yields the statements of a nest that are one call in C: one function, or a parallel loop and those beside it."""
+    private = (Role.SCRATCH, Role.REGISTER)
+    for parallel, group in groupby(body, is_parallel):
+        every = list(group)
+        if parallel:
+            firsts = [i for i, loop in enumerate(every) if not i or not (isinstance(loop, For) and loop.beside)]
+            yield from (every[first:end] for first, end in zip(firsts, [*firsts[1:], len(every)], strict=True))
+        elif all(isinstance(one, For) for one in every) and not any(b.role in private for b in used_buffers(every)):
+            yield from ([one] for one in every)  # the directions of a recurrence share a function
+        else:
+            yield every
 
 
 def copied(body: Sequence[Statement]) -> Pair | None:
@@ -35,28 +50,43 @@ def _copied(store: Store) -> Pair | None:
     return (load.buffer, store.buffer) if is_copy else None
 
 
-def appended(loops: Loops) -> dict[str, Buffer]:
+def in_place(loops: Loops) -> dict[str, Buffer]:
     """Returns the result that may be stored in the memory of an input, by the name of the input.
 
-    Elements of the input are copied to the same indices, by loops of their own, and all others are stored behind them.
+    Calls of their own copy elements of the input to the same indices of the result; C leaves them out if both have
+    one memory. All others that store to the result store behind the elements of the input, or run after the last
+    reader of the input and after these copies.
     """
-    pairs: set[Pair] = set()
-    others: list[Access] = []
-    for nest in loops.nests:
-        for statement in nest.body:
-            pair = copied([statement])
-            if pair is None:
-                others += [access for access in accesses([statement]) if access.writes]
-            else:
-                pairs.add(pair)
+    calls = [call for nest in loops.nests for call in calls_of(nest.body)]
+    pairs = [copied(call) for call in calls]
+    every = {pair for pair in pairs if pair is not None}
+    reads: dict[Buffer, int] = {}
+    copies: dict[Buffer, int] = {}
+    writes: dict[Buffer, int] = {}
+    least: dict[Buffer, int] = {}
+    for number, (call, pair) in enumerate(zip(calls, pairs, strict=True)):
+        if pair is not None:
+            copies[pair[1]] = number
+            continue
+        for access in accesses(call):
+            if not access.writes:
+                reads[access.buffer] = number
+                continue
+            writes.setdefault(access.buffer, number)
+            begin = -1 if access.picked else access.place.bounds[0]
+            least[access.buffer] = min(begin, least.get(access.buffer, begin))
+
+    def may_be(given: Buffer, result: Buffer) -> bool:
+        """True if what is stored to a result leaves what is read of an input."""
+        size = given.dims.product()
+        if result not in writes or least[result] >= size:
+            return True
+        return max(reads.get(given, -1), copies[result]) < writes[result]
+
     return {
-        own.name: result
-        for own, result in pairs
-        if sum(result is other for _, other in pairs) == 1
-        and sum(own is other for other, _ in pairs) == 1
-        and all(_is_behind(access, own) for access in others if access.buffer is result)
+        given.name: result
+        for given, result in every
+        if sum(result is other for _, other in every) == 1
+        and sum(given is other for other, _ in every) == 1
+        and may_be(given, result)
     }
-
-
-def _is_behind(access: Access, own: Buffer) -> bool:
-    return not access.picked and access.place.bounds[0] >= own.dims.product()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glenside.codegen.loop_ir.ir import Formula, Load, Local, Require, Statement, Store
+from glenside.codegen.loop_ir.ir import For, Formula, Load, Local, Require, Role, Statement, Store
 from glenside.codegen.loop_ir.nest_builder import Filling, Places, View
 from glenside.codegen.loop_ir.scalar_expr import apply, convert, number
 from glenside.ir.dtypes import limits
@@ -53,7 +53,10 @@ def gathered_nd(nest: Filling) -> list[Statement]:
 
 
 def scattered(nest: Filling) -> list[Statement]:
-    """Copies the operand, then applies the updates in order."""
+    """Copies the operand, then applies the updates in order.
+
+    If the result may be in the memory of an input, all indices are checked before: a refused call changes nothing.
+    """
     a, indices, updates, shared, reduction = nest.term.arguments()
     lead, numbers = indices.access.rank - 1, indices.access.dims[-1]
     name = {"add": "add", "mul": "multiply", "min": "min", "max": "max"}.get(str(reduction))
@@ -65,8 +68,15 @@ def scattered(nest: Filling) -> list[Statement]:
         value = new if name is None else apply(name, Load(nest.buffer, place, picked), new)
         return [*statements, Store(nest.buffer, place, value, picked)]
 
+    def check(places: Places) -> list[Statement]:
+        return _picked(nest, nest.view, a, indices, places, shared)[0]
+
     copied = nest.each(nest.dims, lambda places: [nest.store(places, nest.pull(a, places))])
-    return [*copied, *nest.each(updates.access.dims, put)]
+    found = [*copied, *nest.each(updates.access.dims, put)]
+    if nest.buffer.role is not Role.RESULT or a.operator.name != "access-tensor":
+        return found
+    checks = nest.each(indices.access.dims.take(lead), check)
+    return [*(checks if isinstance(checks[0], For) else ()), *found]  # a single one is checked before it is stored
 
 
 def position_of(index: Formula) -> Formula:

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from glenside.codegen.loop_ir.affine_analysis import coefficient, is_direct
 from glenside.codegen.loop_ir.nest_builder import Places
 from glenside.codegen.lowering.fill_rules import category_of, is_unrolled
-from glenside.ir.index_map import Axis, Index
+from glenside.ir.index_map import Axis
 from glenside.ir.operator import Category
 from glenside.ir.operators.compute import compute_of
 from glenside.ir.term import Term
@@ -21,12 +22,12 @@ _MAX_ELEMENTS = 8
 class InlineGathers:
     """The gathers of a program, whose elements are reads at computed indices.
 
-    sources  gather -> the stored term that it reads, and the axis of that term along which it gathers
+    sources  gather -> the stored term that it reads, the axis along which it gathers, and the step of an index along it
     sums     sums of a few gathered elements
     within   the gathers in these sums, which are not stored
     """
 
-    sources: Mapping[Term, tuple[Term, int]] = field(default_factory=dict)
+    sources: Mapping[Term, tuple[Term, int, int]] = field(default_factory=dict)
     sums: frozenset[Term] = frozenset()
     within: frozenset[Term] = frozenset()
 
@@ -79,16 +80,17 @@ def _operand_and_axis(gather: Term) -> tuple[Term, int]:
     return a, axis
 
 
-def _source(term: Term, axis: int) -> tuple[Term, int]:
-    """Returns the term below permutations of axes, and its axis that is this axis of the permuted term."""
+def _source(term: Term, axis: int) -> tuple[Term, int, int]:
+    """Returns the term below movements along whose axis a step along this axis is a number of steps, and these two."""
+    steps = 1
     while term.operator.moves and term.index_map is not None and len(term.index_map.pieces) == 1:
         (piece,) = term.index_map.pieces
         if piece.guards or term.index_map.fill is not None:
             break
-        own = Index(((Axis(axis, term.access.dims[axis]), 1),))
-        moved = piece.at([own if i == axis else Index() for i in range(term.access.rank)]).indices
-        along = [i for i, index in enumerate(moved) if index.terms]
-        if len(along) != 1 or moved[along[0]] != own:
+        own = Axis(axis, term.access.dims[axis])
+        factors = [coefficient(index, own) for index in piece.indices]
+        along = [i for i, factor in enumerate(factors) if factor]
+        if len(along) != 1 or not all(is_direct(index, own) for index in piece.indices):
             break
-        term, axis = term.children[piece.operand], along[0]
-    return term, axis
+        term, axis, steps = term.children[piece.operand], along[0], steps * factors[along[0]]
+    return term, axis, steps

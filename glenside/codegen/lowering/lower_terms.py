@@ -369,13 +369,13 @@ class Lowering:
     def _gathered(self, term: Term, places: Places) -> Formula:
         """Returns one gathered element, at a computed index that is added to `positions`."""
         a, indices, axis = term.arguments()
-        source, along = self.inline.sources[term]
+        source, along, steps = self.inline.sources[term]
         rank, view = indices.access.rank, self.views[source]
         key = position_of(self.pull(indices, places[axis : axis + rank])), a.access.dims[axis]
         if key not in self.positions:
             self.positions[key] = Position(self.nest.local("int64"), *key, "access-gather")
         found = source_indices(a, source, (*places[:axis], Index(), *places[axis + rank :]))
-        stride = view.stride(along, source.access.dims)
+        stride = steps * view.stride(along, source.access.dims)
         return Load(view.buffer, view.place(found), ((self.positions[key].local, stride),))
 
     def _join(self, term: Term, places: Places) -> Formula:

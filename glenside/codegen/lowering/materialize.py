@@ -99,7 +99,7 @@ def _largest_part(term: Term, steps: Mapping[Term, int]) -> Term:
 def addressed_by(term: Term, inline: InlineGathers = _NONE_INLINE) -> set[Term]:
     """Returns the term that a term reads at computed indices, which is stored in row-major order."""
     if term in inline.sources:
-        source, _ = inline.sources[term]
+        source, *_ = inline.sources[term]
         return {source} if source.operator.name != "access-tensor" else set()
     if term.operator.name in _GATHERS or is_sorting(term):
         return {child for child in term.children[:1] if child.operator.name != "access-tensor"}

@@ -82,6 +82,8 @@ class OpenFunction:
         order = lowered.template.results
         self._results = list(dict.fromkeys(order))
         self._returned = [self._results.index(number) for number in order]
+        stays = lowered.in_place
+        self._in_place = [self._results.index(stays[name]) if name in stays else None for name in self._names]
         stored = [i for i, b in enumerate(lowered.buffers) if b.role is Role.RESULT]
         self._stored = [self._results.index(number) for number in stored]
         self._result_names = lowered.program.result_names()
@@ -190,10 +192,10 @@ class OpenFunction:
         given = {name: _as_array(array) for name, array in arrays.items()}
         self._called(given, [own[number] for number in range(len(own))], threads)
 
-    def appends(self, name: str, result: str) -> bool:
-        """True if a result may be stored in the memory of an input: its first elements are those of the input."""
+    def is_in_place(self, name: str, result: str) -> bool:
+        """True if a result may be stored in the memory of an input."""
         number = self._returned[self._result_names.index(result)]
-        return self._lowered.appended.get(name) == self._results[number]
+        return self._lowered.in_place.get(name) == self._results[number]
 
     def _named(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the arrays of a call by the names of inputs. Raises BadInput."""
@@ -235,11 +237,8 @@ class OpenFunction:
         if out is not None:
             require_own(
                 [(address_of(array), array.nbytes) for array in results],
-                [
-                    (given[n] or 0, array.nbytes)
-                    for n, array, (buffer, _) in zip(self._input_at, inputs, own.inputs, strict=True)
-                    if not self._is_in_place(buffer.name, array, results)
-                ],
+                [(given[n] or 0, array.nbytes) for n, array in zip(self._input_at, inputs, strict=True)],
+                self._in_place,
             )
         stored = pointers([results[number] for number in self._stored])
         pool = self._pooled(threads)
@@ -248,11 +247,6 @@ class OpenFunction:
         if status:
             self._refuse(status)
         return nested(self._lowered.program.term.type, iter([results[number] for number in self._returned]))
-
-    def _is_in_place(self, name: str, array: Array, results: Sequence[Array]) -> bool:
-        """True if the result that may be stored in the memory of an input begins there."""
-        number = self._lowered.appended.get(name)
-        return number is not None and address_of(results[self._results.index(number)]) == address_of(array)
 
     def _refuse(self, status: int) -> None:
         if status < 0:

@@ -12,8 +12,8 @@ import numpy as np
 
 from glenside.codegen.cost.count_work import is_shared
 from glenside.codegen.emit_c.printer import source
-from glenside.codegen.loop_ir.appended_inputs import appended
 from glenside.codegen.loop_ir.ir import Buffer, Loops, Packing, Role, required
+from glenside.codegen.loop_ir.results_in_place import in_place
 from glenside.codegen.lowering.constant_preparation import prepared
 from glenside.codegen.memory.buffer_arena import Arena, arena
 from glenside.codegen.open_sizes.open_terms import have_same, program_of_all_sizes, same_array
@@ -131,7 +131,7 @@ class OpenLowered:
         self._require_inferable()
         self.planned_elements = self._most_elements()
         self._greatest = self.template.at(self.open.greatest, None, self.planned_elements)
-        self.appended = self._appended()
+        self.in_place = self._in_place()
         self.operators = [require.operator for require in required(self._greatest)]
         self.arena = arena(self._greatest, in_place=False)
         loops = self.template.symbolic()
@@ -143,12 +143,12 @@ class OpenLowered:
         self._verify_some()
         self.seconds["verify"] = perf_counter() - began - self.seconds["lower"]
 
-    def _appended(self) -> dict[str, int]:
+    def _in_place(self) -> dict[str, int]:
         """Returns the number of the result that may be stored in the memory of an input, by the input's name."""
         found: dict[str, int] | None = None
         for sizes in (self.open.greatest, representative_sizes(self.open)):
             loops = self.template.at(sizes, None)
-            own = {name: loops.buffers.index(result) for name, result in appended(loops).items()}
+            own = {name: loops.buffers.index(result) for name, result in in_place(loops).items()}
             found = own if found is None else {name: n for name, n in found.items() if own.get(name) == n}
         return found or {}
 

@@ -87,8 +87,15 @@ def address_of(array: Any) -> int:
         return found
 
 
-def require_own(results: Sequence[tuple[int, int]], inputs: Sequence[tuple[int, int]]) -> None:
-    """Raises BadInput if a result overlaps another result or an input; arrays are (address, bytes)."""
+def require_own(
+    results: Sequence[tuple[int, int]], inputs: Sequence[tuple[int, int]], in_place: Sequence[int | None]
+) -> None:
+    """Raises BadInput if a result overlaps another result or an input; arrays are (address, bytes).
+
+    in_place  for each input, the number of the result that may begin where the input does, or None
+    """
+    pairs = zip(inputs, in_place, strict=True)
+    inputs = [own for own, number in pairs if number is None or results[number][0] != own[0]]
     end = end_of_results = holder = -1
     for begin, size, place in sorted((*own, place) for place, own in enumerate((*results, *inputs)) if own[1]):
         is_result = place < len(results)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from math import inf, prod
 from time import perf_counter
@@ -19,6 +20,7 @@ from glenside.codegen.cost.count_work import is_shared, predicted_nanoseconds
 from glenside.codegen.emit_c.printer import source
 from glenside.codegen.loop_ir.ir import Buffer, Loops, Role, required
 from glenside.codegen.loop_ir.pass_observer import observe
+from glenside.codegen.loop_ir.results_in_place import in_place
 from glenside.codegen.lowering.constant_preparation import prepared
 from glenside.codegen.lowering.quantized_weights import with_quantized_weights
 from glenside.codegen.memory.buffer_arena import arena
@@ -306,9 +308,16 @@ class Compiled:
         """Returns the dims and dtypes of the results by name."""
         return {name: kind_of(b) for name, b in zip(self.program.result_names(), self.loops.results, strict=True)}
 
-    def appends(self, name: str, result: str) -> bool:
-        """False: results have memory of their own."""
-        return False
+    def is_in_place(self, name: str, result: str) -> bool:
+        """True if a result may be stored in the memory of an input."""
+        own = dict(zip((b.name for b in self.inputs), self._in_place, strict=True))
+        return own[name] == self._returned[self.program.result_names().index(result)]
+
+    @cached_property
+    def _in_place(self) -> Sequence[int | None]:
+        """For each input the number of the result that may be stored in its memory."""
+        found = {name: self._lowered.results.index(b) for name, b in in_place(self.loops).items()}
+        return [found.get(b.name) for b in self.inputs]
 
     def run_into(self, arrays: Mapping[str, Any], results: Mapping[str, Array], threads: int | None) -> None:
         """Runs the program on arrays by name, and stores all results in arrays by name."""
@@ -387,8 +396,8 @@ class Compiled:
                     stored[number] = address_of(results[place])
                 if out is not None:
                     own = [(address_of(array), array.nbytes) for array in results]
-                    read = zip(self._input_at, inputs, strict=True)
-                    require_own(own, [(given[n] or 0, array.nbytes) for n, array in read])
+                    read = [(given[n] or 0, array.nbytes) for n, array in zip(self._input_at, inputs, strict=True)]
+                    require_own(own, read, self._in_place)
                 status = self._run(given, stored, frame.address, pool and pool.address, seconds)
             finally:
                 if pool is not None:

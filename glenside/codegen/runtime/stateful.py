@@ -14,8 +14,11 @@ from glenside.codegen.scheduling.constant_packing import Memory
 from glenside.ir.errors import BadInput
 from glenside.ir.files import read_arrays, write_arrays
 from glenside.ir.names import suggestion
+from glenside.ir.open_program import OpenProgram, changed
 from glenside.ir.operand import Array
+from glenside.ir.program import Program
 from glenside.ir.torch_tensors import as_tensors, is_tensor
+from glenside.passes.state_layout import StateLayout, state_layouts, with_state_layouts
 
 
 class Runs(Protocol):
@@ -46,7 +49,7 @@ class Runs(Protocol):
         """Returns the greatest open sizes."""
         ...
 
-    def appends(self, name: str, result: str) -> bool:
+    def is_in_place(self, name: str, result: str) -> bool:
         """True if a result may be stored in the memory of an input."""
         ...
 
@@ -82,20 +85,36 @@ def paired_by_name(inputs: Sequence[str], results: Sequence[str]) -> dict[str, s
     return found
 
 
+def laid_out(program: Any, state: Mapping[str, str] | bool | None) -> tuple[Any, dict[str, StateLayout]]:
+    """Returns a program whose state is stored in the axis order in which it changes, and the layouts by input.
+
+    Other programs than those of fixed and of open sizes, and pairs that `Stateful` refuses, stay. Raises BadInput.
+    """
+    if not isinstance(program, Program | OpenProgram) or not (state is True or isinstance(state, Mapping)):
+        return program, {}
+    sample = program.at(program.greatest) if isinstance(program, OpenProgram) else program
+    pairs = paired_by_name([*sample.inputs], sample.result_names()) if state is True else state
+    layouts = state_layouts(sample, pairs)
+    return changed(program, lambda own: with_state_layouts(own, pairs, layouts)), layouts
+
+
 class Stateful:
     """A compiled function that keeps state: `f(x, ..)` takes the other inputs and returns the other results.
 
     state     name of each state input -> its array, which is assigned by `f.state[name] = array`
-    function  the function without state
+    function  the function without state, of a program that `laid_out` returned
+    layouts   how states are stored, by name, if not in the order of their axes
     """
 
-    def __init__(self, function: Runs, state: Mapping[str, str] | bool) -> None:
+    def __init__(
+        self, function: Runs, state: Mapping[str, str] | bool, layouts: Mapping[str, StateLayout] | None = None
+    ) -> None:
         greatest = function.greatest_sizes()
         inputs, results = function.input_kinds(greatest), function.result_kinds(greatest)
         if not isinstance(state, bool | Mapping):
             raise BadInput(f"state= is True, or {{input: result}} such as {{'past_k': 'present_k'}}, got {state!r}")
         state = paired_by_name([*inputs], [*results]) if isinstance(state, bool) else state
-        self.function, self._pairs = function, dict(state)
+        self.function, self._pairs, self._layouts = function, dict(state), layouts or {}
         if not state:
             raise BadInput("state= names at least one input and the result that it is in the next call")
         for name, result in state.items():
@@ -115,11 +134,11 @@ class Stateful:
         kinds = [inputs[name] for name in state] + [results[name] for name in state.values()]
         capacity = [max(prod(inputs[a][0]), prod(results[b][0])) for a, b in state.items()]
         every = [(n, kind[1]) for n, kind in zip(capacity, kinds, strict=False)]
-        twice = [own for own, pair in zip(every, state.items(), strict=True) if not function.appends(*pair)]
+        twice = [own for own, pair in zip(every, state.items(), strict=True) if not function.is_in_place(*pair)]
         memory = Memory([n * dtype.itemsize for n, dtype in (*every, *twice)])
         self._now = {name: memory.array(*own) for name, own in zip(state, every, strict=True)}
         self._next = {
-            name: self._now[name] if function.appends(*pair) else memory.array(*own)
+            name: self._now[name] if function.is_in_place(*pair) else memory.array(*own)
             for (name, own), pair in zip(zip(state, every, strict=True), state.items(), strict=True)
         }
         self.state = State(self)
@@ -132,7 +151,7 @@ class Stateful:
         Raises BadInput, and leaves the state as it was.
         """
         given = self._given(arrays, named)
-        every = {**given, **{name: self.state[name] for name in self._pairs}}
+        every = {**given, **{name: self._stored(name) for name in self._pairs}}
         results = {name: np.empty(*kind) for name, kind in self._kinds(every).items()}
         shapes = {name: results[result].shape for name, result in self._pairs.items()}
         for name, result in self._pairs.items():
@@ -158,7 +177,7 @@ class Stateful:
             _require_named("open size", name, least)
         kinds = self.function.input_kinds({**least, **sizes})
         for name in self._pairs:
-            self.state[name] = np.zeros(*kinds[name])
+            self._keep(name, np.zeros(*kinds[name]))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the state to an .npz file, from which `load` reads it."""
@@ -195,25 +214,40 @@ class Stateful:
         return self.function.result_kinds(sizes)
 
     def _require_fits(self, name: str, array: Array) -> None:
-        dims, dtype = self.function.input_kinds(self.function.greatest_sizes())[name]
+        stored, dtype = self.function.input_kinds(self.function.greatest_sizes())[name]
+        dims = self._shown(name, np.broadcast_to(np.zeros((), dtype), stored)).shape
         if array.dtype != dtype or array.ndim != len(dims):
             raise BadInput(f"the state {name} is {len(dims)} axes of {dtype}, got {array.ndim} of {array.dtype}")
         if array.size > self._now[name].size or (not self.function.greatest_sizes() and array.shape != dims):
             raise BadInput(f"the state {name} has at most shape {dims}, got {array.shape}")
 
+    def _shown(self, name: str, stored: Array) -> Array:
+        """Returns a state as the program has it from its array as it is stored."""
+        return self._layouts[name].array(stored) if name in self._layouts else stored
+
+    def _stored(self, name: str) -> Array:
+        shape = self.shapes[name]
+        return self._now[name][: prod(shape)].reshape(shape)
+
+    def _keep(self, name: str, stored: Array) -> None:
+        self._now[name][: stored.size] = stored.reshape(-1)
+        self.shapes[name] = stored.shape
+
     def assign(self, name: str, array: Any) -> None:
         """Sets the state of that name to a copy of an array. Raises BadInput."""
         _require_named("state", name, self._pairs)
-        value = np.ascontiguousarray(array)
+        value = np.asarray(array)
         self._require_fits(name, value)
-        self._now[name][: value.size] = value.reshape(-1)
-        self.shapes[name] = value.shape
+        self._keep(name, self._layouts[name].stored_array(value) if name in self._layouts else value)
 
     def value(self, name: str) -> Array:
         """Returns the state of that name: the memory of the function itself, until the next call."""
         _require_named("state", name, self._pairs)
-        shape = self.shapes[name]
-        return self._now[name][: prod(shape)].reshape(shape)
+        return self._shown(name, self._stored(name))
+
+    def is_in_place(self, name: str) -> bool:
+        """True if the next value of a state is stored in its memory; else the state is copied at each call."""
+        return self._now[name] is self._next[name]
 
     def names(self) -> Iterator[str]:
         """Yields the names of the state."""
@@ -239,7 +273,8 @@ class State:
         return len(list(self._function.names()))
 
     def __repr__(self) -> str:
-        return f"<state {', '.join(f'{name} {self[name].shape}' for name in self)}>"
+        words = (f"{name} {self[name].shape}{'' if self._function.is_in_place(name) else ' copied'}" for name in self)
+        return f"<state {', '.join(words)}>"
 
 
 def _shaped(array: Any) -> Any:

@@ -33,6 +33,7 @@ from glenside.codegen.loop_ir.ir import (
 )
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Index
+from glenside.ir.types import Dims
 
 _GIVEN = (Role.INPUT, Role.CONSTANT)
 
@@ -194,13 +195,19 @@ def _picked(access: Load | Store, scope: _Scope) -> Iterator[Fault]:
     dims = access.buffer.dims
     for local, step in access.picked:
         size = scope.held.get(local.name)
-        if size is not None and not any(
-            step == dims.drop(axis + 1).product() and size <= n for axis, n in enumerate(dims)
-        ):
-            apart = f"{step} elements, which is the stride of no axis of {size} or more in ({' '.join(map(str, dims))})"
+        if size is not None and not any(_steps_along(dims, axis, step, size) for axis in range(len(dims))):
+            apart = f"{step} elements, {size} of which are along no axis of ({' '.join(map(str, dims))})"
             yield Fault(Condition.STRIDED, f"{local} is an index of {access.buffer} with a stride of {apart}")
         if size is None:
             yield Fault(Condition.BOUNDED, f"{local} is used as an index, and no check bounds it to an axis")
+
+
+def _steps_along(dims: Dims, axis: int, step: int, size: int) -> bool:
+    """True if `size` steps are along one axis: a gather of rows that are several elements of that axis, say."""
+    stride = dims.drop(axis + 1).product()
+    if step == stride:
+        return size <= dims[axis]
+    return 0 < stride < step and step % stride == 0 and step // stride * (size - 1) < dims[axis]
 
 
 def _indices(indices: Sequence[Index], scope: _Scope) -> Iterator[Fault]:
