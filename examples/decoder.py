@@ -24,8 +24,9 @@ import numpy as np
 import glenside as gl
 from glenside.check.written_decoder import write_decoder
 from glenside.ir.program import Program
-from glenside.models.decoder import Decoder, RandomWeights, decoder_step, growing_step
+from glenside.models.decoder import Decoder, decoder_step, growing_step, ring_decoder
 from glenside.models.decoder_cache import CACHES
+from glenside.models.decoder_weights import RandomWeights
 
 SHAPE = {"layers": 2, "hidden": 1024, "heads": 16, "kv_heads": 8, "intermediate": 4096, "vocabulary": 4096}
 
@@ -59,18 +60,21 @@ def main() -> None:
     parser.add_argument("--threads", type=int)
     parser.add_argument("--activations", choices=("float32", "int8"), help="int8 for weights of 4 or 8 bits")
     parser.add_argument("--cache", choices=CACHES, default="float32", help="dtype of keys and values in the cache")
+    parser.add_argument("--ring", action="store_true", help="store the rows of the sliding window only, for any length")
     parser.add_argument("--c", metavar="FOLDER", help="write the decoder as C to a folder, and no tokens")
     given = parser.parse_args()
     if given.activations is None:
         is_small = given.file.endswith(".gguf") if given.file else given.bits < 32
         given.activations = "int8" if is_small else "float32"
+    if given.c and given.ring:
+        raise SystemExit("--c writes a decoder with a cache for --context tokens: leave --ring out")
     if given.c:
         made, said = write_decoder(_loader(given), given.c, given.rows, given.activations)
         print(f"{given.c}: {said}. Compile it there: {made.build[0]}")
         return
     pieces = _pieces(given.file) if given.file else []
     prompt = _numbers(given.prompt, pieces)
-    if len(prompt) + given.tokens > given.context:
+    if len(prompt) + given.tokens > given.context and not given.ring:
         raise SystemExit(f"{len(prompt)} and {given.tokens} tokens do not fit: --context gives room for more")
     begin = time.perf_counter()
     session = Session(_any_length(given), given.threads, given.activations)
@@ -121,11 +125,15 @@ def _loader(given: argparse.Namespace) -> Callable[[int], Program]:
 
 def _any_length(given: argparse.Namespace) -> gl.OpenProgram:
     """Returns the step of a decoder, for up to `--rows` tokens after up to `--context` others."""
-    sizes = {"rows": (1, max(2, given.rows)), "past": (0, given.context)}
+    sizes = {"rows": (1, max(2, given.rows))} | ({} if given.ring else {"past": (0, given.context)})
     if given.file:
-        found: gl.OpenProgram = gl.load(given.file, dims=sizes, cache=given.cache)
+        found: gl.OpenProgram = gl.load(given.file, dims=sizes, cache=given.cache, ring=given.ring)
         return found
     shape, weights = _shape(given), RandomWeights(given.bits).values
+    if given.ring:
+        own = ring_decoder("decoder", shape, lambda _: RandomWeights(given.bits, values=weights), sizes["rows"])
+        assert isinstance(own, gl.OpenProgram), "its rows are a range"
+        return own
 
     def make(rows: int, past: int) -> Program:
         most = given.context + sizes["rows"][1]

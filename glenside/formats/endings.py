@@ -42,6 +42,7 @@ def load(
     values: Mapping[str, Any] | None = None,
     outputs: Sequence[str] = (),
     cache: str = "float32",
+    ring: bool = False,
 ) -> Program: ...
 
 
@@ -57,6 +58,7 @@ def load(
     values: Mapping[str, Any] | None = None,
     outputs: Sequence[str] = (),
     cache: str = "float32",
+    ring: bool = False,
 ) -> Program | OpenProgram: ...
 
 
@@ -71,6 +73,7 @@ def load(
     values: Mapping[str, Any] | None = None,
     outputs: Sequence[str] = (),
     cache: str = "float32",
+    ring: bool = False,
 ) -> Program | OpenProgram:
     """Loads a program from a file.
 
@@ -85,11 +88,13 @@ def load(
       values        values of inputs, which become constants: arrays, numbers or lists of numbers
       outputs       names of tensors of an ONNX file to return instead of its own outputs
       cache         dtype of the keys and values that a decoder stores: float32, bfloat16, float16 or int8
+      ring          True: a decoder with a sliding window stores the rows of the window only, for any number of tokens;
+                    `dims` has rows
 
     Several outputs of an ONNX file become a tuple. Raises GlensideError.
     """
     kind = ending(path)
-    load_decoder = _decoder_loader(path, cache)
+    load_decoder = _decoder_loader(path, cache, ring=ring)
     if dims and any(map(is_range, dims.values())) and kind == ".onnx":
         own = {"shapes": shapes, "allow_opaque": allow_opaque, "values": values, "outputs": outputs}
         return _load_open(path, dims, {"weights": weights, "dtypes": dtypes, **own})
@@ -120,18 +125,22 @@ def load(
     return program.with_values(values or {})
 
 
-def _decoder_loader(path: PathLike, cache: str) -> Callable[..., Program | OpenProgram] | None:
+def _decoder_loader(path: PathLike, cache: str, *, ring: bool) -> Callable[..., Program | OpenProgram] | None:
     """Returns the importer of a file or folder of a decoder, None for other files. Raises BadInput for their cache."""
-    from glenside.importers.checkpoint import is_checkpoint, load_checkpoint, open_checkpoint
+    from glenside.importers.checkpoint import is_checkpoint, load_checkpoint, open_checkpoint, ring_checkpoint
 
     if ending(path) == ".gguf":
-        from glenside.importers.gguf import load_gguf, open_gguf
+        from glenside.importers.gguf import load_gguf, open_gguf, ring_gguf
 
+        if ring:
+            return partial(_load_ring, partial(ring_gguf, cache=cache))
         return partial(_load_decoder, partial(load_gguf, cache=cache), partial(open_gguf, cache=cache))
     if is_checkpoint(path):
+        if ring:
+            return partial(_load_ring, partial(ring_checkpoint, cache=cache))
         return partial(_load_decoder, partial(load_checkpoint, cache=cache), partial(open_checkpoint, cache=cache))
-    if cache != "float32":
-        raise BadInput(f"cache= is for decoders of GGUF files and checkpoints, got {path}")
+    if cache != "float32" or ring:
+        raise BadInput(f"cache= and ring= are for decoders of GGUF files and checkpoints, got {path}")
     return None
 
 
@@ -147,6 +156,14 @@ def _load_decoder(
     if values:
         raise BadInput(f"values of inputs are for programs whose sizes are numbers: {path}")
     return load_open(path, **{"rows": 1, "past": (0, 511), **dims})
+
+
+def _load_ring(
+    load_any: Callable[..., Program | OpenProgram], path: PathLike, dims: Mapping[str, Any], values: Mapping[str, Any]
+) -> Program | OpenProgram:
+    if values or "past" in dims:
+        raise BadInput(f"{path} as a ring has rows, and neither a size past nor values of inputs: its window is fixed")
+    return load_any(path, **dims)
 
 
 def _require_own_sizes(path: PathLike, other: bool, dims: Mapping[str, Any]) -> None:

@@ -126,8 +126,11 @@ def _of_file(
     from glenside.ir.files import read_shapes
 
     given = dict(pair(text, "--set") for text in parameters or ())
-    if {*given} - {"cache"}:
-        raise BadInput(f"--set gives a parameter of a built-in model or the cache of a decoder, and {source} is a file")
+    if {*given} - {"cache", "ring"} or given.get("ring", "true") not in ("true", "false"):
+        raise BadInput(
+            f"--set gives a parameter of a built-in model, or cache= and ring=true of a decoder; {source} is a file"
+        )
+    how: dict[str, Any] = {**given, "ring": given.get("ring") == "true"}
     known: dict[str, tuple[int, ...]] = dict(read_shapes(shapes)) if shapes else {}
     known |= {name: _dims(name, text) for name, text in (pair(text, "--shape") for text in shape or ())}
     values = arrays_given(inputs)
@@ -143,7 +146,7 @@ def _of_file(
         allow_opaque=allow_opaque,
         values=values,
         outputs=[name for text in outputs for name in text.split(",") if name],
-        **given,
+        **how,
     )
 
 

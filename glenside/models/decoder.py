@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from glenside.builder import Builder
 from glenside.builder.builder import Again
 from glenside.builder.layout import broadcast, concatenate, reshape, slice_axis, transpose
 from glenside.builder.pointwise import (
     add,
     cast,
+    combine,
     compare,
     compute,
     divide,
@@ -34,6 +34,7 @@ from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
 from glenside.models.decoder_cache import Rows, kinds, require_cache, rows_of, stored
+from glenside.models.decoder_weights import Weights
 
 _MASKED = "-1e30"
 """The mask value: it is added to the attention scores of masked positions."""
@@ -74,32 +75,6 @@ class Decoder:
     cache: str = "float32"
 
 
-@dataclass(frozen=True)
-class Matrix:
-    """A matrix of weights ()(N K): `term` ()(N blocks steps) or ()(N K), less `mins` ()(N blocks) in each block."""
-
-    term: Term
-    mins: Term | None = None
-
-
-class Weights(Protocol):
-    """The weights of a decoder, by the names of GGUF files."""
-
-    builder: Builder
-
-    def has(self, name: str) -> bool:
-        """True if there is a tensor of that name."""
-
-    def matrix(self, name: str, columns: int, depth: int, heads: int = 0) -> Matrix:
-        """Returns a matrix ()(columns depth); with `heads`, halves of each head are what is rotated together."""
-
-    def vector(self, name: str, size: int, heads: int = 0) -> Term:
-        """Returns a vector ()(size)."""
-
-    def rows(self, name: str, count: int, size: int, indices: Term) -> Term:
-        """Returns rows ()(R size) of a table ()(count size) at indices ()(R)."""
-
-
 def decoder_step(shape: Decoder, weights: Weights, rows: int, past: int) -> Program:
     """Returns the program of `rows` tokens after up to `past` others.
 
@@ -125,6 +100,36 @@ def growing_step(shape: Decoder, weights: Weights, rows: int, past: int, context
     if rows < 1 or past < 0:
         raise BadInput(f"a step of a decoder has at least one row, and 0 or more before it, got {rows} and {past}")
     return _GrowingStep(shape, weights, rows, past, context).program()
+
+
+def ring_step(shape: Decoder, weights: Weights, rows: int, most: int) -> Program:
+    """Returns the program of `rows` tokens after any number of others, for decoders with a window.
+
+    most  the most rows of a step that shares the cache
+
+    Inputs are tokens ()(rows) and past ()(), the number of tokens before, int64; keys.N and values.N,
+    ()(window+most-1 kv_heads head), for each layer: position p is row p modulo that size. Results are the logits of the
+    last token ()(vocabulary), next.keys.N and next.values.N, of which the new rows are replaced, and next.past, which
+    are the inputs of the next step. Raises BadInput.
+    """
+    if not shape.window or not shape.rotated:
+        raise BadInput("a ring is for decoders with a window of attention and rotary positions, and this one has none")
+    if rows < 1:
+        raise BadInput(f"a step of a decoder has at least one row, got {rows}")
+    return _RingStep(shape, weights, rows, shape.window + most - 1).program()
+
+
+def ring_decoder(
+    name: str, shape: Decoder, weights: Callable[[dict[str, Again]], Weights], rows: int | Sequence[int]
+) -> Program | OpenProgram:
+    """Returns `ring_step` for a number of rows, or for a range. Raises BadInput."""
+    values: dict[str, Again] = {}
+    if not isinstance(rows, int | str):
+        most = range_of("rows", rows)[1]
+        ring_step(shape, weights(values), most, most)
+        return OpenProgram(lambda sizes: ring_step(shape, weights(values), sizes["rows"], most), {"rows": rows}, name)
+    count = whole("rows", rows, 1)
+    return replace(ring_step(shape, weights(values), count, count), name=name)
 
 
 def growing_decoder(
@@ -213,8 +218,7 @@ class _Step:
 
     def _turns(self) -> tuple[Term, Term]:
         """Returns the cosines and sines of the rows, ()(rows 1 rotated/2)."""
-        s, half = self.shape, self.shape.rotated // 2
-        frequencies = s.base ** (-np.arange(half) / half) / np.asarray(s.slower or 1.0)
+        half, frequencies = self.shape.rotated // 2, self._frequencies()
 
         def table(function: Callable[[Array], Array]) -> Array:
             return function(np.arange(self.context)[:, None] * frequencies).astype(np.float32)
@@ -225,6 +229,11 @@ class _Step:
             values = self.b.constant(name, dims, value=lambda function=function: table(function))
             found.append(reshape(self.b.gather(values, self.positions), (self.rows, 1, half)))
         return found[0], found[1]
+
+    def _frequencies(self) -> Array:
+        """Returns the angles by which a position turns, float64 (rotated/2)."""
+        half = self.shape.rotated // 2
+        return np.asarray(self.shape.base ** (-np.arange(half) / half) / np.asarray(self.shape.slower or 1.0))
 
     def _rotated(self, x: Term, turns: tuple[Term, Term] | None) -> Term:
         """Returns x ()(rows heads head), rotated by position: element i of both halves together."""
@@ -295,6 +304,12 @@ class _Step:
         """Returns the product of weights ()(kv_heads group*rows columns) and values ()(kv_heads columns head)."""
         return self.b.matmul(values.scaled(weights), values.floats(), name=name)
 
+    def _attended(self, within: str, q: Term, rows: dict[str, Rows], mask: Term) -> Term:
+        """Returns what queries read of keys and values ()(columns kv_heads head): ()(kv_heads group*rows head)."""
+        keys, values = (own.transposed((1, 0, 2)) for own in rows.values())
+        weights = self.b.softmax(self._scores(f"{within}.scores", q, keys, mask))
+        return self._weighted(f"{within}.context", weights, values)
+
     def _context(
         self, within: str, layer: int, q: Term, new: dict[str, Rows], masks: tuple[Term, Term | None]
     ) -> tuple[Term, dict[str, Rows]]:
@@ -364,9 +379,54 @@ class _GrowingStep(_Step):
         s = self.shape
         cached = self._cached(layer, (self.past, s.kv_heads, s.head))
         every = {kind: own.behind(cached[kind], 0) for kind, own in new.items()}
-        keys, values = (own.transposed((1, 0, 2)) for own in every.values())
-        weights = self.b.softmax(self._scores(f"{within}.scores", q, keys, masks[0]))
-        return self._weighted(f"{within}.context", weights, values), every
+        return self._attended(within, q, every, masks[0]), every
+
+
+class _RingStep(_Step):
+    new = "next"
+
+    def __init__(self, shape: Decoder, weights: Weights, rows: int, size: int) -> None:
+        super().__init__(shape, weights, rows, size)
+        self.slots = _modulo(self.positions, size)
+
+    def program(self) -> Program:
+        program = super().program()
+        term = build("construct-tuple", *program.term.children, add(self.start, filled(self.start, self.rows)))
+        signature = replace(program.signature, outputs=(*program.signature.outputs, "next.past"))
+        return replace(program, term=term, signature=signature)
+
+    def _turns(self) -> tuple[Term, Term]:
+        frequencies = self.b.constant("frequencies", (self.shape.rotated // 2,), "float64", self._frequencies())
+        positions = reshape(cast(self.positions, "float64"), (self.rows, 1, 1))
+        angles = multiply(positions, reshape(frequencies, (1, 1, self.shape.rotated // 2)))
+        cosines, sines = (cast(compute(function, angles), "float32") for function in ("cos", "sin"))
+        return cosines, sines
+
+    def _masks(self) -> tuple[Term, Term | None]:
+        """Returns what is added to the scores of the ring, ()(rows size): its rows are of the last positions."""
+        dims, last = (self.rows, self.past), add(self.start, filled(self.start, self.rows - 1))
+        slot = build("iota", self.past, "int64")
+        age = _modulo(subtract(broadcast(last, (self.past,)), slot), self.past)
+        position = broadcast(reshape(subtract(broadcast(last, (self.past,)), age), (1, self.past)), dims)
+        row = broadcast(reshape(self.positions, (self.rows, 1)), dims)
+        zero = build("full", dims, 0, "float32")
+        mask = select(compare("le", position, row), zero, filled(zero, _MASKED))
+        near = compare("lt", subtract(row, position), filled(row, self.shape.window))
+        mask = select(near, mask, filled(zero, _MASKED))
+        return select(compare("ge", position, filled(position, 0)), mask, filled(zero, _MASKED)), None
+
+    def _context(
+        self, within: str, layer: int, q: Term, new: dict[str, Rows], masks: tuple[Term, Term | None]
+    ) -> tuple[Term, dict[str, Rows]]:
+        s = self.shape
+        cached = self._cached(layer, (self.past, s.kv_heads, s.head))
+        every = {kind: own.replacing(cached[kind], self.slots) for kind, own in new.items()}
+        return self._attended(within, q, every, masks[0]), every
+
+
+def _modulo(x: Term, size: int) -> Term:
+    """Returns x modulo a size, from 0 to size - 1."""
+    return combine("(mod floor)", x, filled(x, size))
 
 
 def _gelu_tanh(x: Term) -> Term:
@@ -382,88 +442,3 @@ _ACTIVATIONS: dict[str, Callable[[Term], Term]] = {
     "gelu-tanh": _gelu_tanh,
     "relu": relu,
 }
-
-
-class RandomWeights:
-    """Random weights of a decoder: integers of 4 or 8 bits with a float16 scale for each block, or float32.
-
-    bits    4, 8 or 32
-    values  the functions that make constants, by name, which programs of several sizes share
-    """
-
-    def __init__(
-        self,
-        bits: int = 4,
-        block: int = 32,
-        seed: int = 0,
-        optional: tuple[str, ...] = (),
-        values: dict[str, Again] | None = None,
-    ) -> None:
-        self.builder, self.bits, self.block, self.seed = Builder(), bits, block, seed
-        self.values = {} if values is None else values
-        self.optional, self.made = optional, 0
-
-    def has(self, name: str) -> bool:
-        return any(name.endswith(part) for part in self.optional)
-
-    def _random(self) -> Callable[[int], np.random.Generator]:
-        """Returns a function of a number, which gives the same generator each time."""
-        self.made += 1
-        made = self.made
-        return lambda number: np.random.default_rng([self.seed, made, number])
-
-    def matrix(self, name: str, columns: int, depth: int, heads: int = 0) -> Matrix:
-        rng, b = self._random(), self.builder
-        if self.bits == 32 or depth % self.block:
-
-            def floats() -> Array:
-                return rng(0).standard_normal((columns, depth), np.float32) / np.float32(sqrt(depth))
-
-            return Matrix(b.constant(name, (columns, depth), value=self._again(name, floats)))
-        most, dims = (1 << (self.bits - 1)) - 1, (columns, depth // self.block, self.block)
-        dtype = f"int{self.bits}"
-
-        def integers() -> Array:
-            found = rng(0).integers(-most - 1, most, dims, np.int8, endpoint=True)
-            return cast_array(found, dtype)
-
-        def scales() -> Array:
-            typical = 1.7 / (most * sqrt(depth))
-            return (typical * (0.5 + rng(1).random((*dims[:2], 1)))).astype(np.float16)
-
-        own = [self._again(f"{name}.{part}", of) for part, of in (("integers", integers), ("scales", scales))]
-        return blocks_of(b, name, dims, dtype, *own)
-
-    def _again(self, name: str, value: Callable[[], Array]) -> Again:
-        return self.values.setdefault(name, Again(value))
-
-    def vector(self, name: str, size: int, heads: int = 0) -> Term:
-        value = np.ones(size, np.float32) if "norm" in name and name.endswith("weight") else np.zeros(size, np.float32)
-        return self.builder.constant(name, (size,), value=value)
-
-    def rows(self, name: str, count: int, size: int, indices: Term) -> Term:
-        rng = self._random()
-        value = self._again(f"{name}.table", lambda: rng(0).standard_normal((count, size), np.float32))
-        table = self.builder.constant(f"{name}.table", (count, size), value=value)
-        return self.builder.gather(table, indices)
-
-
-def cast_array(values: Array, dtype: str) -> Array:
-    """Returns integers as an array of a dtype of the language."""
-    from glenside.ir.dtypes import RECORDS
-
-    return values.astype(RECORDS[dtype].numpy)
-
-
-def blocks_of(
-    b: Builder,
-    name: str,
-    dims: tuple[int, int, int],
-    dtype: str,
-    integers: Callable[[], Array],
-    scales: Callable[[], Array],
-) -> Matrix:
-    """Returns the matrix of integers ()(columns blocks steps) times float16 scales ()(columns blocks 1)."""
-    codes = b.constant(f"{name}.integers", dims, dtype, integers)
-    scale = b.constant(f"{name}.scales", (*dims[:2], 1), "float16", scales)
-    return Matrix(multiply(cast(codes, "float32"), broadcast(cast(scale, "float32"), dims)))

@@ -12,7 +12,7 @@ from glenside.builder.pointwise import cast, combine, compute, divide, filled, m
 from glenside.builder.reductions import reduce_axes
 from glenside.ir.errors import BadInput
 from glenside.ir.names import suggestion
-from glenside.ir.term import Term
+from glenside.ir.term import Term, build
 
 CACHES = ("float32", "bfloat16", "float16", "int8")
 """The dtypes of a cache."""
@@ -44,6 +44,12 @@ class Rows:
     def behind(self, past: Mapping[str, Term], axis: int) -> Rows:
         """Returns the rows of a cache with these behind them."""
         return rows_of({ending: concatenate([past[ending], own], axis) for ending, own in self.parts().items()})
+
+    def replacing(self, past: Mapping[str, Term], slots: Term) -> Rows:
+        """Returns the rows of a cache, of which those at indices ()(rows) are these."""
+        indices = reshape(slots, (slots.access.size, 1))
+        parts = self.parts().items()
+        return rows_of({end: build("access-scatter-nd", past[end], indices, own, 0, "replace") for end, own in parts})
 
     def transposed(self, order: tuple[int, int, int]) -> Rows:
         """Returns the rows with the axes of `numbers` in another order, of which the last stays."""

@@ -20,7 +20,8 @@ from glenside.codegen.runtime.compiled_function import Lowered
 from glenside.codegen.scheduling.one_packing import one_packing
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
-from glenside.models.decoder import Decoder, RandomWeights, decoder_step
+from glenside.models.decoder import Decoder, decoder_step
+from glenside.models.decoder_weights import RandomWeights
 
 STRICT = ("-Wall", "-Wextra", "-Werror")
 SHAPES = {

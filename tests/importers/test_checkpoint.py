@@ -18,7 +18,8 @@ import glenside as gl
 from glenside.codegen.loop_ir.ir import Role
 from glenside.importers.checkpoint import read_decoder, read_vocabulary
 from glenside.ir.errors import BadInput
-from glenside.models.decoder import RandomWeights, decoder_step
+from glenside.models.decoder import decoder_step
+from glenside.models.decoder_weights import RandomWeights
 
 TOKENS = [7, 259, 3, 3, 120, 61, 299]
 
@@ -65,6 +66,11 @@ def test_architectures_over_any_length(tmp_path: Path, arch: str) -> None:
 def test_windows_of_attention(tmp_path: Path, arch: str) -> None:
     weights = written(tmp_path, arch, sliding_window=3, use_sliding_window=True)
     np.testing.assert_allclose(evaluated(tmp_path, 2), logits("qwen2", weights, TOKENS, 3)[1::2][:3], atol=2e-5)
+    ring = gl.load(tmp_path, dims={"rows": (1, 2)}, ring=True, cache="int8")
+    assert isinstance(ring, gl.OpenProgram)
+    assert {(t.dims[0], t.dtype) for n, t in ring.at({"rows": 1}).inputs.items() if "." in n} == {
+        (4, "int8"), (4, "float32"),
+    }  # fmt: skip
 
 
 @pytest.mark.needs_compiler

@@ -14,9 +14,11 @@ import pytest
 import glenside as gl
 from glenside.codegen.loop_ir.ir import Role
 from glenside.ir.errors import BadInput
-from glenside.models.decoder import Decoder, RandomWeights, decoder_step
+from glenside.models.decoder import Decoder, decoder_step
+from glenside.models.decoder_weights import RandomWeights
 
 gguf = pytest.importorskip("gguf")
+from command_line import completed  # noqa: E402
 from gguf_files import logits, written  # noqa: E402
 
 TOKENS = [7, 259, 3, 3, 120, 61, 299]
@@ -101,6 +103,54 @@ def test_windows_of_attention(tmp_path: Path) -> None:
     for rows in (1, 2):
         wanted = logits("llama", weights, TOKENS, window=3)[rows - 1 :: rows]
         np.testing.assert_allclose(run(tmp_path / "net.gguf", rows, 8), wanted[: len(TOKENS) // rows], atol=2e-5)
+
+
+def test_a_ring_has_the_rows_of_the_window(tmp_path: Path) -> None:
+    weights = written(tmp_path / "net.gguf", "llama", **{"attention.sliding_window": 3})
+    wanted = logits("llama", weights, TOKENS, window=3)
+    program = gl.load(tmp_path / "net.gguf", dims={"rows": 1}, ring=True)
+    assert program.inputs["keys.0"].dims[0] == 3
+    state = {n: np.full(tuple(t.dims), np.float32(9)) for n, t in program.inputs.items() if "." in n}
+    state["past"] = np.array(0)
+    for token, want in zip(TOKENS, wanted, strict=True):
+        out = gl.evaluate([program.term], {**program.constants, "tokens": np.array([token]), **state})[0]
+        np.testing.assert_allclose(out[0], want, atol=2e-5)
+        state = dict(zip((n.removeprefix("next.") for n in program.result_names()[1:]), out[1:], strict=True))
+    with pytest.raises(BadInput, match="neither a size past nor values"):
+        gl.load(tmp_path / "net.gguf", dims={"past": 5}, ring=True)
+    written(tmp_path / "other.gguf", "llama")
+    with pytest.raises(BadInput, match="a ring is for decoders with a window of attention"):
+        gl.load(tmp_path / "other.gguf", ring=True)
+
+
+@pytest.mark.parametrize("cache", ["bfloat16", "int8"])
+def test_caches_of_other_dtypes(tmp_path: Path, cache: str) -> None:
+    written(tmp_path / "net.gguf", "llama")
+    fixed = gl.load(tmp_path / "net.gguf", dims={"rows": 2, "past": 9}, cache=cache)
+    open_ = gl.load(tmp_path / "net.gguf", dims={"rows": (1, 4), "past": (0, 9)}, cache=cache)
+    for program in (fixed, open_.at({"rows": 2, "past": 3})):
+        assert program.inputs["keys.1"].dtype == cache
+        assert ("values.0.scales" in program.inputs) == (cache == "int8")
+    with pytest.raises(BadInput, match="a cache is of float32, bfloat16, float16, int8, got 'int9'"):
+        gl.load(tmp_path / "net.gguf", cache="int9")
+    done = completed(
+        "optimize",
+        "net.gguf",
+        "--set",
+        f"cache={cache}",
+        "--dim",
+        "past=9",
+        "--emit",
+        "typed",
+        "--target",
+        "cpu",
+        folder=tmp_path,
+    )
+    assert f"(input keys.0 (shape 2 9 64) {cache})" in done.stdout, done
+    refused = completed(
+        "optimize", "net.gguf", "--set", "size=3", "--emit", "typed", "--target", "cpu", folder=tmp_path
+    )
+    assert (refused.returncode, "or cache= and ring=true of a decoder" in refused.stderr) == (2, True)
 
 
 REFUSED: dict[str, tuple[Callable[[bytes], bytes], str]] = {

@@ -13,7 +13,8 @@ import pytest
 
 import glenside as gl
 from glenside.ir.errors import BadInput
-from glenside.models.decoder import Decoder, RandomWeights, decoder_step, growing_step
+from glenside.models.decoder import Decoder, decoder_step, growing_step
+from glenside.models.decoder_weights import RandomWeights
 
 SHAPE = Decoder("small", 2, 64, 4, 2, 16, 96, 50, rotated=16)
 EXAMPLE = Path(__file__).parents[2] / "examples" / "decoder.py"

@@ -13,8 +13,9 @@ import glenside as gl
 from glenside.check.written_decoder import write_decoder
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
-from glenside.models.decoder import Decoder, RandomWeights, decoder_step, growing_step
+from glenside.models.decoder import Decoder, decoder_step, growing_step, ring_decoder, ring_step
 from glenside.models.decoder_cache import CACHES
+from glenside.models.decoder_weights import RandomWeights
 
 SHAPE = Decoder("small", 2, 64, 4, 2, 16, 96, 50, rotated=16)
 TOKENS = np.arange(6) * 7
@@ -101,10 +102,48 @@ def test_compiled_attention_has_no_copy_of_the_cache_in_float32(cache: str) -> N
     assert max(buffer.dims.product() for buffer in f.loops.buffers if buffer.dtype == "float32") < elements
 
 
+@pytest.mark.needs_compiler
+@pytest.mark.parametrize("cache", ["float32", pytest.param("int8", marks=pytest.mark.slow)])
+def test_a_ring_takes_any_number_of_tokens_in_the_memory_of_its_window(cache: str, tmp_path: Path) -> None:
+    shape = replace(SHAPE, window=3, cache=cache)
+    ring = ring_decoder("ring", shape, lambda values: RandomWeights(32, seed=1, values=values), (1, 4))
+    f = gl.compile(ring, "none", state=True)
+    assert [name for name in f.state if not f.is_in_place(name)] == ["past"]
+    tokens, at = np.arange(31) * 7 % 50, 0
+    for rows in (4, 1, 1, 3, 4, 4, 2, 1, 4, 4, 2, 1):
+        out, at = f(tokens[at : at + rows]), at + rows
+        if at == 13:
+            f.save(tmp_path / "state.npz")
+    assert f.state["keys.1"].shape == (6, 2, 16)
+    assert int(f.state["past"]) == at == 31
+    program = decoder_step(replace(shape, cache="float32"), RandomWeights(32, seed=1), 31, 1)
+    given = {name: np.zeros(tuple(t.dims), t.dtype) for name, t in program.inputs.items()} | {"tokens": tokens}
+    right = gl.evaluate([program.term], {**program.constants, **given})[0][0]
+    assert relative(out, right) <= ERROR[cache]
+    f.load(tmp_path / "state.npz")
+    assert relative(f(tokens[13:17]), out) > 0.01
+    for begin, end in pairwise((17, 21, 25, 29, 31)):
+        again = f(tokens[begin:end])
+    assert relative(again, right) <= ERROR[cache]
+    with pytest.raises(BadInput, match="rows is from 1 to 4, got 5"):
+        f(tokens[:5])
+    one = gl.compile(ring_decoder("ring", shape, lambda _: RandomWeights(32, seed=1), 1), "none", state=True)
+    for token in tokens:
+        last = one(np.array([token]))
+    assert one.state["keys.1"].shape == (3, 2, 16)
+    assert relative(last, right) <= ERROR[cache]
+
+
+def test_a_ring_requires_a_window_and_rotary_positions() -> None:
+    for shape in (SHAPE, replace(SHAPE, window=3, rotated=0)):
+        with pytest.raises(BadInput, match="a ring is for decoders with a window of attention and rotary positions"):
+            ring_step(shape, RandomWeights(), 1, 1)
+
+
 def test_other_caches_are_refused() -> None:
     with pytest.raises(BadInput, match="a cache is of float32, bfloat16, float16, int8, got 'bfloat61'; did you mean"):
         decoder_step(replace(SHAPE, cache="bfloat61"), RandomWeights(), 1, 8)
-    with pytest.raises(BadInput, match="cache= is for decoders of GGUF files and checkpoints, got net"):
+    with pytest.raises(BadInput, match="cache= and ring= are for decoders of GGUF files and checkpoints, got net"):
         gl.load("net.onnx", cache="int8")
 
 

@@ -23,7 +23,8 @@ from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.replacing import PathLike
 from glenside.ir.term import Term
-from glenside.models.decoder import Decoder, Matrix, decoder_step, growing_decoder
+from glenside.models.decoder import Decoder, decoder_step, growing_decoder, ring_decoder
+from glenside.models.decoder_weights import Matrix
 
 _LAYER = re.compile(r"^blk\.(\d+)\.")
 _UNREAD = re.compile(r"rotary_emb\.inv_freq$|attn\.(masked_)?bias$|^lm_head\.weight$")
@@ -71,6 +72,18 @@ def open_checkpoint(
     load_checkpoint(path, past=1)  # it has the tensors that its architecture reads, and no others
     name = folder.resolve().name or shape.name
     return growing_decoder(name, shape, partial(_Stored, folder, config), rows, past, require)
+
+
+def ring_checkpoint(path: PathLike, rows: int | Sequence[int] = 1, cache: str = "float32") -> Program | OpenProgram:
+    """Loads the step of a decoder with a sliding window for any number of tokens, from a checkpoint of transformers.
+
+    Inputs and results are those of `glenside.models.decoder.ring_step`. Raises BadInput.
+    """
+    folder = _folder(path)
+    config = config_of(folder)
+    shape = replace(decoder_of(config), cache=cache)
+    load_checkpoint(path, past=1)  # it has the tensors that its architecture reads, and no others
+    return ring_decoder(folder.resolve().name or shape.name, shape, partial(_Stored, folder, config), rows)
 
 
 def _folder(path: PathLike) -> Path:

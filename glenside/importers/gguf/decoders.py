@@ -23,7 +23,8 @@ from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.replacing import PathLike
 from glenside.ir.term import Term
-from glenside.models.decoder import Decoder, Matrix, decoder_step, growing_decoder
+from glenside.models.decoder import Decoder, decoder_step, growing_decoder, ring_decoder
+from glenside.models.decoder_weights import Matrix
 
 _OWN: dict[str, dict[str, Any]] = {
     "llama": {},
@@ -69,6 +70,16 @@ def open_gguf(
     return growing_decoder(
         Path(path).stem, shape, partial(_Stored, file, shape), rows, past, partial(_require_positions, file, shape)
     )
+
+
+def ring_gguf(path: PathLike, rows: int | Sequence[int] = 1, cache: str = "float32") -> Program | OpenProgram:
+    """Loads the step of a decoder with a sliding window for any number of tokens, from a GGUF file.
+
+    Inputs and results are those of `glenside.models.decoder.ring_step`. Raises BadInput.
+    """
+    file = read_gguf(path)
+    shape = replace(_shape(file), cache=cache)
+    return ring_decoder(Path(path).stem, shape, partial(_Stored, file, shape), rows)
 
 
 def _require_positions(file: GGUFFile, shape: Decoder, count: int) -> None:
