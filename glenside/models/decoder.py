@@ -171,7 +171,7 @@ class _Step:
         self.context = past + rows
 
     def program(self) -> Program:
-        s, rows = self.shape, self.rows
+        s = self.shape
         x = self.weights.rows("token_embd.weight", s.vocabulary, s.hidden, self.tokens)
         if s.scaled:
             x = multiply(x, filled(x, f"{np.float32(sqrt(s.hidden))!s}"))
@@ -182,15 +182,18 @@ class _Step:
         for layer in range(s.layers):
             within = f"blk.{layer}"
             attended, rows_of_layer = self._attention(within, layer, self._norm(f"{within}.attn_norm", x), turns, masks)
-            x = add(x, attended)
+            x = add(self._read(layer, x), attended)
             x = add(x, self._feed_forward(within, self._norm(f"{within}.ffn_norm", x)))
             new |= rows_of_layer
-        last = slice_axis(self._norm("output_norm", x), 0, rows - 1, rows)
         head = "output" if self.weights.has("output.weight") else "token_embd"
-        logits = reshape(self._linear(head, last, s.vocabulary), (s.vocabulary,))
+        logits = reshape(self._linear(head, self._norm("output_norm", x), s.vocabulary), (s.vocabulary,))
         program = self.b.finish(build("construct-tuple", logits, *new.values()))
         signature = replace(program.signature, outputs=("logits", *(f"{self.new}.{name}" for name in new)))
         return replace(program, name=s.name, signature=signature)
+
+    def _read(self, layer: int, x: Term) -> Term:
+        """Returns the rows of x that are read after the attention of a layer: of the last layer only the last row."""
+        return slice_axis(x, 0, self.rows - 1, self.rows) if layer == self.shape.layers - 1 else x
 
     def _linear(self, name: str, x: Term, columns: int, heads: int = 0) -> Term:
         """Returns the product of x ()(M K) with weights, ()(M columns), and adds the bias if there is one."""
@@ -266,7 +269,10 @@ class _Step:
     def _attention(
         self, within: str, layer: int, x: Term, turns: tuple[Term, Term] | None, masks: tuple[Term, Term | None]
     ) -> tuple[Term, dict[str, Term]]:
-        """Returns the attention of x ()(rows hidden) to the cache and to itself, and what it stores, by name."""
+        """Returns the attention of x ()(rows hidden) to the cache and to itself, and what it stores, by name.
+
+        The rows of the attention are those of `_read`.
+        """
         s, rows = self.shape, self.rows
         q, k, v = self._projected(within, x)
         q, k = self._rotated(q, turns), self._rotated(k, turns)
@@ -276,7 +282,7 @@ class _Step:
         new = {"keys": stored(k, s.cache), "values": stored(v, s.cache)}
         context, new = self._context(within, layer, q, new, masks)
         context = reshape(context, (s.kv_heads, group, rows, s.head))
-        context = reshape(transpose(context, (2, 0, 1, 3)), (rows, s.heads * s.head))
+        context = self._read(layer, reshape(transpose(context, (2, 0, 1, 3)), (rows, s.heads * s.head)))
         every = {f"{kind}.{layer}{end}": part for kind, rows in new.items() for end, part in rows.parts().items()}
         return self._linear(f"{within}.attn_output", context, s.hidden), every
 

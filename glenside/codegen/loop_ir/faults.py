@@ -24,6 +24,7 @@ class Condition(Enum):
     PRIVATE = "each step of a parallel loop writes scratch memory and registers before it reads them"
     ARENA = "temporaries that are live at the same time do not overlap in the arena"
     RESULTS = "each element of each result is written"
+    NARROW = "an instruction that clamps or wraps to fewer bits has operands for which that has no effect"
     MEANING = "each sampled element that a nest stores equals the element of the term at that index"
     INTERFACE = "inputs and results have the dims and dtypes of the program"
 

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from glenside.codegen.loop_ir.ir import Apply, Formula
-from glenside.codegen.loop_ir.scalar_expr import apply, convert
+from glenside.codegen.loop_ir.scalar_expr import apply, convert, number
+from glenside.ir.dtypes import limits
 from glenside.ir.operand import Array
 from glenside.ir.scalar import REALS, WHOLE, Primitive
 
@@ -53,11 +54,14 @@ class Instruction(Primitive):
     operands  the kinds of its operands
     meaning   the scalar formula that it computes, from the formulas of its operands
     text      C text with placeholders: NAME, LANES, SHORTS, BYTES, and SIZE, the bytes of a vector of results
+    narrow    the scalar formula of text that clamps and wraps to fewer bits; equal to the meaning for operands whose
+              ranges leave every clamp and narrow cast without effect, which the verifier requires
     """
 
     operands: tuple[Operand, ...]
     meaning: Callable[[Sequence[Formula]], Formula]
     text: str
+    narrow: Callable[[Sequence[Formula]], Formula] | None = None
     numpy: Callable[..., Any] = field(default=_nothing_of_its_own)
     gives: str = "int32"
 
@@ -70,12 +74,12 @@ class Instruction(Primitive):
         halves = f"typedef uint16_t u16x{lanes} __attribute__((vector_size({2 * lanes}), aligned(2), may_alias));"
         return [blocks, shorts, halves, text.replace("SIZE", str(4 * lanes))]
 
-    def blocks(self, formula: Apply) -> list[Formula]:
-        """Returns the formulas of operands that are in memory: several elements per lane."""
-        found: list[Formula] = []
-        rest = list(formula.operands)
+    def blocks(self, formula: Apply) -> list[tuple[Formula, ...]]:
+        """Returns the formulas of each operand that is in memory: several elements per lane."""
+        found: list[tuple[Formula, ...]] = []
+        rest = formula.operands
         for operand in self.operands:
-            found += rest[: operand.count] if operand.is_in_memory else []
+            found += [rest[: operand.count]] if operand.is_in_memory else []
             rest = rest[operand.count :]
         return found
 
@@ -128,6 +132,67 @@ _DOT_4 = """static inline i32xLANES NAME(i32xLANES sum, uint8_t shift, uint32_t 
 #endif
     return sum;
 }"""
+QUADS = 4
+"""Groups of four products whose sums of pairs 16 bits hold, if one factor has 4 bits: 2 * 4 * 15 * 128 < 2^15."""
+_DOT_16 = """static inline i32xLANES NAME(i32xLANES sum, WORDS, BLOCKS)
+{
+#if defined __AVX2__ && SIZE <= 32
+    i16xSHORTS total, pairs;
+PAIRS
+    __asm__("vpmaddwd %2, %1, %0" : "=x"(pairs) : "x"(total), "x"((i16xSHORTS){0} + (int16_t)1));
+    sum = (i32xLANES)((u32xLANES)sum + (u32xLANES)pairs);
+#else
+    const uint32_t words[] = {W};
+    const u8xBYTES blocks[] = {B};
+    for (int i = 0; i < 4 * QUADS; i++) {
+        u32xLANES byte = (u32xLANES)blocks[i / 4] >> 8 * (i % 4) & 255u;
+        sum = (i32xLANES)((u32xLANES)sum + byte * (uint32_t)(int8_t)(words[i / 4] >> 8 * (i % 4)));
+    }
+#endif
+    return sum;
+}"""
+_PAIRS = """    __asm__("vpmaddubsw %2, %1, %0" : "=x"(GIVES) : "x"(bQUAD), "x"((u32xLANES){0} + wQUAD));"""
+
+
+def _text_of_16() -> str:
+    """Returns C that adds pairs of products in 16 bits, all groups of four, and then both halves in 32 bits."""
+    each = range(QUADS)
+    lines = [_PAIRS.replace("GIVES", "pairs" if n else "total").replace("QUAD", str(n)) for n in each]
+    text = _DOT_16.replace("PAIRS", "\n".join([lines[0], *(f"{line}\n    total += pairs;" for line in lines[1:])]))
+    text = text.replace("WORDS", ", ".join(f"uint32_t w{n}" for n in each))
+    text = text.replace("BLOCKS", ", ".join(f"u8xBYTES b{n}" for n in each)).replace("QUADS", str(QUADS))
+    return text.replace("{W}", f"{{{', '.join(f'w{n}' for n in each)}}}").replace(
+        "{B}", f"{{{', '.join(f'b{n}' for n in each)}}}"
+    )
+
+
+def _sum_of_16(operands: Sequence[Formula]) -> Formula:
+    """Returns sum + all products of signed and unsigned bytes, as a tree: deep formulas print slowly."""
+    total, *rest = operands
+    pairs = zip(rest[: 4 * QUADS], rest[4 * QUADS :], strict=True)
+    terms = [apply("multiply", convert(a, "int32"), convert(b, "int32")) for a, b in pairs]
+    while len(terms) > 1:
+        terms = [apply("add", a, b) for a, b in zip(terms[::2], terms[1::2], strict=True)]
+    return apply("add", total, *terms)
+
+
+def _narrow_sum_of_16(operands: Sequence[Formula]) -> Formula:
+    """Returns the sum as vpmaddubsw and vpaddw compute it: pairs of products saturate to 16 bits, their sums wrap."""
+    total, *rest = operands
+    products = [
+        apply("multiply", convert(convert(a, "int8"), "int32"), convert(convert(b, "uint8"), "int32"))
+        for a, b in zip(rest[: 4 * QUADS], rest[4 * QUADS :], strict=True)
+    ]
+    least, most = (number(end, "int32") for end in limits("int16"))
+    for half in (0, 2):
+        short: Formula = number(0, "int16")
+        for first, second in zip(products[half::4], products[half + 1 :: 4], strict=True):
+            pair = apply("max", apply("min", apply("add", first, second), most), least)
+            short = convert(apply("add", convert(short, "int32"), pair), "int16")
+        total = apply("add", total, convert(short, "int32"))
+    return total
+
+
 _PRODUCT_OF_16 = """static inline i32xLANES NAME(i32xLANES sum, i32xLANES a, i32xLANES b)
 {
     b = (i32xLANES)((u32xLANES)b & 0xffffu); /* of each pair of products one is with 0 */
@@ -162,6 +227,16 @@ DOT_4_TURNED = Instruction(
     operands=(Operand.VECTOR, Operand.NUMBER, Operand.WORD, Operand.BLOCK),
     meaning=_sum_of_4_turned,
     text=_DOT_4.replace("UNSIGNED", "b").replace("SIGNED", "a"),
+)
+DOT_16 = Instruction(
+    "dot16",
+    1 + 8 * QUADS,
+    "A sum, and products of signed bytes and unsigned ones of 4 bits.",
+    WHOLE,
+    operands=(Operand.VECTOR, *[Operand.WORD] * QUADS, *[Operand.BLOCK] * QUADS),
+    meaning=_sum_of_16,
+    text=_text_of_16(),
+    narrow=_narrow_sum_of_16,
 )
 PRODUCT_OF_16 = Instruction(
     "add_product",
@@ -273,7 +348,7 @@ PARTS = tuple(
     for number in range(3)
 )
 """The parts of a float32 as a sum of three bfloat16: high, middle and low."""
-INSTRUCTIONS = {instruction.name: instruction for instruction in (DOT_4, DOT_4_TURNED, PRODUCT_OF_16, DOT_2, *PARTS)}
+INSTRUCTIONS = {own.name: own for own in (DOT_4, DOT_4_TURNED, DOT_16, PRODUCT_OF_16, DOT_2, *PARTS)}
 
 
 MAX_INTERLEAVE = 8

@@ -51,6 +51,7 @@ class Machine:
     flags      compiler options
     nanoseconds  cost of one unit of each kind of work
     pairs      vector instructions per cycle that add pairs of bfloat16 products; 0 if there are none
+    shorts   True if products of bytes are best added in pairs, in 16 bits that saturate, before 32 bits hold them
     matrix     bfloat16 multiply-adds of a matrix unit per cycle; 0 if there is none
     peak       most float32 multiply-adds of a core per nanosecond; 0 if not measured
     shared     (threads, cost of one unit of each kind of work on that number of threads), if measured
@@ -71,6 +72,7 @@ class Machine:
     flags: tuple[str, ...] = ()
     nanoseconds: Work = _OF_ANY
     pairs: float = 0
+    shorts: bool = False
     matrix: float = 0
     peak: float = 0
     shared: tuple[tuple[int, Work], ...] = ()
@@ -152,6 +154,7 @@ MACHINES = {
             needs=_AVX2,
             flags=("-march=x86-64-v3",),
             nanoseconds=_OF_AVX2,
+            shorts=True,
         ),
         Machine("neon", 16, 32, l1=64 << 10, family="aarch64", needs=("asimd",), nanoseconds=_OF_NEON),
         Machine("generic", 16, 16, products=1),

@@ -42,9 +42,11 @@ class DeepTiles(Tiles):
     """Register tiles in which a step adds `deep` products to each accumulator, if there are `operands` for that.
 
     nothing  padding of the operand after the end of the reduction
+    quads    groups of `deep` products that one instruction adds
     """
 
     deep = 1
+    quads = 1
     nothing: Number
 
     @property
@@ -92,27 +94,27 @@ class DeepTiles(Tiles):
         """Returns the products of `taken` steps of the last reduction axis, and the prefetch of the next panel."""
         assert self.operands, "there are factors"
         same, packed = self.operands
-        packing, deep = self.packings[packed], self.deep
+        packing, deep, quads = self.packings[packed], self.deep, self.quads
         outer, last = self.sum[:-1], self.sum[-1:]
         within = flattened([*map(at, outer), step], [*(n.size for n in outer), -(-prod(n.size for n in last) // deep)])
         depth, width = packing.depth, tile.width
         place = self._start_of_panel(tile, packed) + within * (width * deep) + tile.column * deep
-        block = [Load(packing.buffer, place + i) for i in range(deep)]
+        block = [Load(packing.buffer, place + n * width * deep + i) for n in range(quads) for i in range(deep)]
         start = tile.change(same.place)
         ends = [substituted(start, {axis: step * deep + i for axis in last}) for i in range(taken)]
-        left = [self.nothing] * (deep - taken)
+        left = [self.nothing] * (quads * deep - taken)
         found = self.several(tile, [*(replace(same, place=end) for end in ends), *left], block)
         if position is not None and position.count == 1:  # each panel is read once: a stream
             line = LINE * packing.buffer.dims.product() // packing.buffer.bytes
             begin = substituted(place - tile.column * deep, {tile.row: Index()}) + _LINES_AHEAD * line
-            found = [*(Prefetch(packing.buffer, begin + n) for n in range(0, width * deep, line)), *found]
+            found = [*(Prefetch(packing.buffer, begin + n) for n in range(0, quads * width * deep, line)), *found]
         elif position is not None and depth >= 16 * deep:
             next_panel = place - tile.column * deep - within * (width * deep)
             next_panel = next_panel + depth * (self.columns.size if position.grouped else width)
             next_panel = substituted(next_panel, {tile.row: Index()})  # outside the loops over rows
             share, line = -(-width * deep // position.count), in_line(packed.dtype)
             later = (position.place * (depth // deep) + within) * share
-            found = [*(Prefetch(packing.buffer, next_panel + later + n) for n in range(0, share, line)), *found]
+            found = [*(Prefetch(packing.buffer, next_panel + later + n) for n in range(0, quads * share, line)), *found]
         return found
 
 

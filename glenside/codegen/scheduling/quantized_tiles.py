@@ -17,7 +17,7 @@ from glenside.codegen.emit_c.nibbles import NIBBLES, WIDE_HALF
 from glenside.codegen.loop_ir.affine_analysis import at, changed, coefficient, substituted
 from glenside.codegen.loop_ir.block_packing import BlockSums, OffsetPacking
 from glenside.codegen.loop_ir.compute_block import Block, ScheduledBlock
-from glenside.codegen.loop_ir.intrinsics import DOT_4_TURNED
+from glenside.codegen.loop_ir.intrinsics import DOT_4_TURNED, DOT_16, QUADS
 from glenside.codegen.loop_ir.ir import (
     Apply,
     Buffer,
@@ -74,7 +74,8 @@ class BlockTiles(DeepTiles):
     def __init__(self, block: Block, axes: Iterator[int], machine: Machine) -> None:
         super().__init__(block, axes, machine)
         self.pair = self._factors() if self.has_columns else None
-        self.at_once = _DEEP if self.pair else 1
+        self.quads = QUADS if self.pair and self._adds_in_16_bits(self.pair[1].integers) else 1
+        self.at_once = self.quads * _DEEP if self.pair else 1
         self.integers: dict[Buffer, Buffer] = {}
         self.sums: BlockSums | None = None
         self.first: Formula = number(0, "int32")
@@ -109,11 +110,15 @@ class BlockTiles(DeepTiles):
         fits = prod(axis.size for axis in inner) * 128 * 255 < 1 << 31
         return (same, packed) if along == [1] and inner[0].size % _DEEP == 0 and fits else None
 
-    def _beside(self, width: int) -> int:
-        return width + 2
+    def _adds_in_16_bits(self, weights: Load) -> bool:
+        """True if the machine adds products of bytes in 16 bits, which hold the products of such weights."""
+        inner = [axis for axis in self.joined.axes if coefficient(weights.place, axis)][-1:]
+        fits = weights.dtype in NIBBLES and all(axis.size % (QUADS * _DEEP) == 0 for axis in inner)
+        return self.machine.shorts and fits
 
     def _registers(self, sums: int, width: int) -> int:
-        return 2 * sums + self._beside(width)
+        """Counts two accumulators for each sum, or one where a block has few instructions: the other one may spill."""
+        return 2 * sums + width + 2 if self.quads == 1 else sums + self.quads * min(width, sums // width)
 
     def _depends(self, load: Load, group: Sequence[Axis]) -> bool:
         return any(coefficient(load.place, axis) for axis in group)
@@ -177,8 +182,9 @@ class BlockTiles(DeepTiles):
         name = f"{tile.registers.name}block"
         integers = self.integers[tile.registers] = Buffer(name, tile.registers.dims, "int32", Role.REGISTER)
         blocks, whole = self.sum[:-1], self.sum[-1]
-        each = Axis(next(self.axes), whole.size // _DEEP)
-        steps = self.stepped(each, self._together(tile, at(each), _DEEP, position), each.size, tile)
+        each = Axis(next(self.axes), whole.size // self.at_once)
+        together = self._together(tile, at(each) * self.quads, self.at_once, position)
+        steps = self.stepped(each, together, each.size, tile)
         scales = [self._element(one.scales, tile, tile.change, tile.column) for one in self.pair]
         total = Load(tile.registers, tile.own)
         scaled = apply("multiply", convert(Load(integers, tile.own), "float32"), apply("multiply", *scales))
@@ -216,5 +222,6 @@ class BlockTiles(DeepTiles):
             start = self._start_of_panel(tile, self.operands[1])
             block = [Load(panel, load.place - start) for load in block]
         total = Load(self.integers[tile.registers], tile.own)
-        value = Apply(DOT_4_TURNED, (total, number(0, "uint8"), *same, *block), "int32")
+        shift = () if self.quads > 1 else (number(0, "uint8"),)
+        value = Apply(DOT_16 if self.quads > 1 else DOT_4_TURNED, (total, *shift, *same, *block), "int32")
         return tile.each(Store(total.buffer, total.place, value))

@@ -209,11 +209,12 @@ class Residues(Plain):
         return f"(uint8_t)({value} != 0)" if wanted == "bool" else self.wrapped(f"(int64_t)({value})", wanted)
 
     def applied(self, formula: Apply) -> str:
-        name, operands = formula.primitive.name, [self.formula(operand) for operand in formula.operands]
+        name, whole = formula.primitive.name, formula.operands[-1].dtype not in REALS or formula.dtype == "bool"
+        if whole and name != "select":
+            return super().applied(formula)
+        operands = [self.formula(operand) for operand in formula.operands]
         if name == "select":
             return "({} != 0 ? {} : {})".format(*operands)
-        if formula.operands[-1].dtype not in REALS or formula.dtype == "bool":
-            return super().applied(formula)
         if name in _OPERATIONS:
             return _OPERATIONS[name].format(*operands)
         if name == "pow":

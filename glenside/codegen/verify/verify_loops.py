@@ -1,8 +1,9 @@
 """Verifies the safety of loops, for all values of the data: one sentence for each fault.
 
 Every access is within its buffer; every element is written before it is read; parallel steps do not race; results are
-written completely; buffers that are live together do not overlap in the arena. The analysis covers all values of the
-counters for which guards hold (`footprints`). Nothing is run; a condition that cannot be shown counts as a fault.
+written completely; instructions that clamp get operands in range (`value_ranges`); buffers that are live together do
+not overlap in the arena. The analysis covers all values of the counters for which guards hold (`footprints`). Nothing
+is run; a condition that cannot be shown counts as a fault.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from glenside.codegen.loop_ir.ir import Buffer, Loops, Nest, Packing, Role, Stat
 from glenside.codegen.loop_ir.structural_hash import alike
 from glenside.codegen.memory.buffer_arena import Arena
 from glenside.codegen.memory.inplace_reuse import may_overwrite
+from glenside.codegen.verify.value_ranges import narrow_faults
 from glenside.codegen.verify.verify_nest import NestFaults
 from glenside.codegen.verify.well_formed import ill_formed
 from glenside.codegen.verify.written_elements import Written
@@ -69,6 +71,7 @@ class Checker:
             yield from self._planned(plan)
         for nest in loops.nests:
             yield from self._nest(nest, places)
+        yield from narrow_faults(loops)
         for buffer in dict.fromkeys(loops.results):
             written = self.written.get(buffer)
             if written is None or not written.is_whole:

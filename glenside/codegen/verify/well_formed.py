@@ -244,9 +244,10 @@ def _in_lanes(formula: Formula, lane: Axis) -> Iterator[Fault]:
     elif isinstance(formula, Convert):
         yield from _in_lanes(formula.formula, lane)
     elif isinstance(formula, Apply):
-        own = formula.primitive.blocks(formula) if isinstance(formula.primitive, Instruction) else []
-        yield from _in_blocks(own, lane)
-        for operand in (o for o in formula.operands if o not in own):
+        blocks = formula.primitive.blocks(formula) if isinstance(formula.primitive, Instruction) else []
+        for block in blocks:
+            yield from _in_blocks(block, lane)
+        for operand in (o for o in formula.operands if not any(o in block for block in blocks)):
             yield from _in_lanes(operand, lane)
     elif lane in set(axes_in(*indices_of(formula))):
         yield Fault(Condition.LANES, f"{formula} differs along {lane}, which is a vector loop")
