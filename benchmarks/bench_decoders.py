@@ -1,13 +1,15 @@
-"""Times a block of a decoder with small weights beside llama.cpp and onnxruntime, in turn, and its memory.
+"""Times blocks of a decoder with small weights beside llama.cpp and onnxruntime, in turn, and its memory.
 
     pip install gguf xllamacpp onnx onnxruntime
     python -m benchmarks.bench_decoders
 
-A Llama block of 1B shape (2,048 wide, 8,192 inside, 32 heads, 8 of keys and values) with random weights and a
-vocabulary of 512, from one GGUF file for both Glenside and llama.cpp. `ms` is the median of one token after 128 others,
-and of a prompt of 128, over rounds in turn; `llama.cpp` and `onnxruntime` are medians of their time over ours.
-onnxruntime runs the seven products of the block alone, as MatMulNBits of the same types with accuracy level 4 (int8
-activations). `memory` is by what a process of its own grows when it has loaded and run, over the bytes of the file.
+Two Llama blocks of 1B shape (2,048 wide, 8,192 inside, 32 heads, 8 of keys and values) with random weights and a
+vocabulary of 512, from one GGUF file for both Glenside and llama.cpp. Of the last block both compute the attention's
+output and the inner layer for the last token alone: times of one block would leave out most of a prompt. `ms` is the
+median of one token after 128 others, and of a prompt of 128, over rounds in turn; `llama.cpp` and `onnxruntime` are
+medians of their time over ours. onnxruntime runs the seven products of each block alone, for all rows, as MatMulNBits
+of the same types with accuracy level 4 (int8 activations). `memory` is by what a process of its own grows when it has
+loaded and run, over the bytes of the file.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ import numpy as np
 
 RESULTS = Path(__file__).parent / "results" / "bench_decoders.csv"
 HIDDEN, HEADS, KV, HEAD, INNER, VOCABULARY = 2048, 32, 8, 64, 8192, 512
-PAST, ROWS, WRITTEN, ROUNDS, THREADS, KINDS = 128, 128, 16, 9, (1, 2), ("Q4_0", "Q8_0")
+PAST, ROWS, WRITTEN, ROUNDS, THREADS, KINDS, BLOCKS = 128, 128, 16, 9, (1, 2), ("Q4_0", "Q8_0"), 2
 ACTIVATIONS = ("int8", "float32")
 MATRICES = {
     "attn_q": (HEADS * HEAD, HIDDEN), "attn_k": (KV * HEAD, HIDDEN), "attn_v": (KV * HEAD, HIDDEN),
@@ -102,7 +104,7 @@ def _write(path: Path, kind: str) -> None:
     raw = getattr(gguf.GGMLQuantizationType, kind)
     pieces = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256))]
     pieces += [f"t{i}" for i in range(VOCABULARY - len(pieces))]
-    writer.add_block_count(1)
+    writer.add_block_count(BLOCKS)
     writer.add_context_length(4096)
     writer.add_embedding_length(HIDDEN)
     writer.add_feed_forward_length(INNER)
@@ -119,12 +121,13 @@ def _write(path: Path, kind: str) -> None:
     writer.add_eos_token_id(2)
     writer.add_unk_token_id(0)
     writer.add_add_bos_token(False)
-    matrices = {f"blk.0.{name}": dims for name, dims in MATRICES.items()}
+    matrices = {f"blk.{n}.{name}": dims for n in range(BLOCKS) for name, dims in MATRICES.items()}
     matrices |= {"token_embd": (VOCABULARY, HIDDEN), "output": (VOCABULARY, HIDDEN)}
     for name, dims in matrices.items():
         value = (rng.standard_normal(dims, np.float32) / dims[1] ** 0.5).astype(np.float32)
         writer.add_tensor(f"{name}.weight", gguf.quants.quantize(value, raw), raw_dtype=raw)
-    for name in ("blk.0.attn_norm", "blk.0.ffn_norm", "output_norm"):
+    norms = [f"blk.{n}.{kind}_norm" for n in range(BLOCKS) for kind in ("attn", "ffn")]
+    for name in (*norms, "output_norm"):
         writer.add_tensor(f"{name}.weight", np.ones(HIDDEN, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -157,7 +160,8 @@ def _onnxruntime(kind: str, rows: int, threads: int) -> Callable[[], Any]:
     from onnx import TensorProto, helper, numpy_helper
 
     bits, rng, nodes, constants = int(kind[1]), np.random.default_rng(0), [], []
-    for name, (columns, depth) in MATRICES.items():
+    matrices = {f"{name}.{n}": dims for n in range(BLOCKS) for name, dims in MATRICES.items()}
+    for name, (columns, depth) in matrices.items():
         codes = rng.integers(0, 256, (columns, depth // 32, 4 * bits)).astype(np.uint8)
         scales = ((rng.random(columns * depth // 32) + 0.1) / 64).astype(np.float32)
         constants += [numpy_helper.from_array(codes, f"{name}.q"), numpy_helper.from_array(scales, f"{name}.s")]
@@ -168,7 +172,7 @@ def _onnxruntime(kind: str, rows: int, threads: int) -> Callable[[], Any]:
             )
         )  # fmt: skip
     inputs = [helper.make_tensor_value_info(f"x{n}", TensorProto.FLOAT, [rows, n]) for n in (HIDDEN, INNER)]
-    outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [rows, dims[0]]) for n, dims in MATRICES.items()]
+    outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [rows, dims[0]]) for n, dims in matrices.items()]
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
     graph = helper.make_graph(nodes, "products", inputs, outputs, constants)
     options = onnxruntime.SessionOptions()
