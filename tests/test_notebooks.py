@@ -17,7 +17,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
 LONG = ("02_mobilenet", "03_the_best_mapping", "04_variants_of_a_convolution", "06_train_on_digits",
-        "07_layouts_of_super_resolution")  # fmt: skip
+        "07_layouts_of_super_resolution", "08_a_decoder")  # fmt: skip
 RUN = [pytest.param(path, marks=[pytest.mark.slow] if path.stem in LONG else []) for path in NOTEBOOKS]
 
 
