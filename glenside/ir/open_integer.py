@@ -88,7 +88,7 @@ class OpenInteger(int):
     def _by_open(self, other: OpenInteger) -> int:
         """Returns the quotient by an open integer, rounded down; a constant remainder is compared at these sizes."""
         own, by = self.expression, other.expression
-        for constant in (own.constant, own.constant - by.constant):
+        for constant in dict.fromkeys((0, own.constant, own.constant - by.constant)):
             whole = (own + Expression((), -constant)).quotient(by)
             if whole is not None:
                 rest = constant // int(other)

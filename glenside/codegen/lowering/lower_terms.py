@@ -25,6 +25,7 @@ from glenside.codegen.lowering.concat_in_place import (
     Hosting,
     are_interleaved,
     hosting,
+    is_reshaped,
     layouts_of,
     parts_of,
     permuted_concatenation,
@@ -61,6 +62,10 @@ _SOFTMAX_STEPS_PER_ELEMENT = 20
 """Loop steps that one element of a softmax costs: its exponential is computed twice."""
 
 
+_LONG_ROW = 32
+"""Elements of a row of a softmax from which on it is made contiguous: a copy takes less than scalar exponentials."""
+
+
 class Lowering:
     """The lowering of one program: the stored terms, their memory, and the nests that fill them.
 
@@ -72,6 +77,7 @@ class Lowering:
     inline   gathers, and sums of gathered elements that are computed where they are read
     positions  computed indices of the current formula: (index, size of the axis) -> its variable
     single   constants of one element -> its value
+    normalized  operands of softmaxes with long rows; `in_rows` are their memories, whose last axis is contiguous
     sorted   sort results and their operands: their rows get no padding
     computed  terms that the current nest computes
     """
@@ -101,6 +107,8 @@ class Lowering:
         self.inline = inline_gathers(self.terms) if machine else InlineGathers()
         self.positions: dict[tuple[Formula, int], Position] = {}
         self.addressed = {child for term in self.terms for child in addressed_by(term, self.inline)}
+        self.normalized = {_below_reshapes(term.children[0]) for term in self.terms if _has_long_rows(term)}
+        self.in_rows: set[Memory] = set()
         self.sorted = {own for term in self.terms if is_sorting(term) for own in (term, *term.children)}
         self._vectors: dict[object, Callable[[Filling], list[Statement] | None]] = {
             normalized: self._normalized,
@@ -143,6 +151,8 @@ class Lowering:
         memory = Memory(name, term.access.dims if dims is None else dims, term.access.dtype, role, apart, **layout)
         if role is Role.RESULT or term in self.addressed:
             memory.row_major()
+        if term in self.normalized:
+            self.in_rows.add(memory)
         self.memories.append(memory)
         return memory
 
@@ -329,9 +339,12 @@ class Lowering:
         joined = [j for j, _ in self.joined.values()]
         assert self.machine is not None, "vectors are of a machine"
         order = best_order(axes, joined, value, lanes_to_fill(joined, nest.dtype, self.machine))
-        if not nest.view.memory.is_fixed:
-            nest.view.memory.assign(order)
-        elif joined and order[-1:] != nest.view.memory.axis_order[-1:]:
+        memory, last = nest.view.memory, len(axes) - 1
+        if memory in self.in_rows and not memory.is_fixed and nest.term not in {term for term, _ in self.joined}:
+            memory.assign((*(axis for axis in order if axis != last), last))
+        if not memory.is_fixed:
+            memory.assign(order)
+        elif joined and order[-1:] != memory.axis_order[-1:]:
             self._store_terms([term for term, _ in self.joined if term is not nest.term])
             return None
         return self._of_value(nest, axes, at, value)
@@ -451,3 +464,15 @@ def _bordered(borders: Sequence[Border], nest: Filling) -> list[Statement]:
         place = nest.view.memory.place([moved[axis] + begin[axis] for axis in range(len(begin))])
         made += around(axes, [Store(nest.buffer, place, value)])
     return made
+
+
+def _has_long_rows(term: Term) -> bool:
+    """True for a softmax of rows that are longer than vectors: an element takes less time if rows are contiguous."""
+    is_softmax = term.operator.name == "compute" and filler(term) is normalized and not is_sorting(term)
+    return is_softmax and len(term.children[0].access.item) == 1 and term.children[0].access.item[0] >= _LONG_ROW
+
+
+def _below_reshapes(term: Term) -> Term:
+    while is_reshaped(term):
+        (term,) = term.children
+    return term
