@@ -21,10 +21,14 @@ Value = Array | Callable[[], Array]
 
 
 class Again:
-    """A function of an array that is cheap to compute again, such as one that decodes a mapped file: it is not kept."""
+    """A function of an array that is cheap to compute again, such as one that decodes a mapped file: it is not kept.
 
-    def __init__(self, function: Callable[[], Array]) -> None:
+    of  what it reads, if it gives the value of another entry: entries that read the same have one value
+    """
+
+    def __init__(self, function: Callable[[], Array], of: object = None) -> None:
         self.function = function
+        self.of = self if of is None else of
 
     def __call__(self) -> Array:
         return self.function()
@@ -53,7 +57,8 @@ class LazyArrays(Mapping[str, Array]):
 
     def entry(self, name: str) -> object:
         """Returns the array or function of a name: names of one entry have one value."""
-        return self._entries[name]
+        entry = self._entries[name]
+        return entry.of if isinstance(entry, Again) else entry
 
     def read(self, name: str) -> Array | None:
         """Returns an array that needs no call; None for others."""
@@ -74,7 +79,9 @@ def chosen(constants: Mapping[str, Array], names: Iterable[str], more: Mapping[s
     """Returns those of some names that constants have, and more values; arrays that are made when read stay so."""
     known = [name for name in names if name in constants]
     if isinstance(constants, LazyArrays):
-        lazy: dict[str, Value] = {name: Again(partial(constants.__getitem__, name)) for name in known}
+        lazy: dict[str, Value] = {
+            name: Again(partial(constants.__getitem__, name), constants.entry(name)) for name in known
+        }
         return LazyArrays({**lazy, **more}, lambda _, array: array)
     return {**{name: constants[name] for name in known}, **{n: v() if callable(v) else v for n, v in more.items()}}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,10 @@ class Quotient:
         return (self.of.at(sizes) + self.offset) // divisor if divisor else 0
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         moved = f" {'-' if self.offset < 0 else '+'} {abs(self.offset)}" if self.offset else ""
         divisor = self.divisor if isinstance(self.divisor, int) else f"({self.divisor})"
         return f"(({self.of}{moved}) // {divisor})"
@@ -61,9 +66,13 @@ class Expression:
         return found
 
     def __add__(self, other: Expression) -> Expression:
+        if not other.terms:
+            return Expression(self.terms, self.constant + other.constant)
         return _sum((*self.terms, *other.terms), self.constant + other.constant)
 
     def __mul__(self, other: Expression) -> Expression:
+        if not other.terms and (by := other.constant):
+            return Expression(tuple((factor * by, atoms) for factor, atoms in self.terms), self.constant * by)
         ours, theirs = ((*one.terms, (one.constant, ())) for one in (self, other))
         products = [(a * b, (*left, *right)) for a, left in ours for b, right in theirs]
         return _sum(products, 0)
@@ -111,7 +120,7 @@ class Expression:
                 parts = [(factor, atoms)]
             for times, own in parts:
                 found[own] = found.get(own, 0) + times
-        return Expression(tuple((times, own) for own, times in found.items() if times), constant)
+        return _sum([(times, own) for own, times in found.items()], constant)
 
     def in_c(self, names: Mapping[str, str]) -> str:
         """Returns the expression as C over int64_t; `names`: C names of sizes."""

@@ -28,14 +28,18 @@ def evaluate(
     given: Mapping[Term, Array] | None = None,
     watch: Callable[[Term, Any], None] | None = None,
     begin: Callable[[Term], None] = lambda term: None,
+    together: bool = False,
 ) -> list[Any]:
     """Returns the arrays of the roots (tuples for tuples), from the arrays of tensors by name.
 
     `given` holds values of inner terms: their operands are evaluated only if another term needs them. With `watch`,
     each root is passed to `watch` as soon as it is computed, none is kept, and the result is []; `begin` is called
-    before it. Raises BadInput if a tensor has no value, or a value of another shape or dtype.
+    before it. With `together`, roots that share terms are evaluated side by side, each term as late as possible, so
+    that what one of them has read is not held until the others are evaluated.
+
+    Raises BadInput if a tensor has no value, or a value of another shape or dtype.
     """
-    run = Run(roots, values, arithmetic or Native(), given or {}, keep_roots=watch is None)
+    run = Run(roots, values, arithmetic or Native(), given or {}, keep_roots=watch is None, together=together)
     wanted = set(roots) if watch is not None else set()
     with np.errstate(all="ignore"):  # 1/0 is inf and sqrt(-1) is nan here, not a warning
         np.setbufsize(BUFFER)  # as the error state, until the end of this block
@@ -68,6 +72,16 @@ def needed(roots: Sequence[Term], given: Container[Term]) -> Iterator[Term]:
                 stack += [(child, False) for child in reversed(term.children) if child not in done]
 
 
+def _side_by_side(order: Sequence[Term]) -> list[Term]:
+    """Returns terms, operands first, in the order of their distance from the roots, the farthest first."""
+    distance = dict.fromkeys(order, 0)
+    for term in reversed(order):
+        for child in term.children:
+            if child in distance:
+                distance[child] = max(distance[child], distance[term] + 1)
+    return sorted(order, key=lambda term: -distance[term])
+
+
 class _Step(NamedTuple):
     """The evaluation of a term: its arguments with gaps for operands; (position, operand, is last read) for each
     operand.
@@ -88,11 +102,13 @@ class _Plan(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def _plan(roots: Sequence[Term], given: Container[Term], keep_roots: bool) -> _Plan:
+def _plan(roots: Sequence[Term], given: Container[Term], keep_roots: bool, together: bool) -> _Plan:
     """Returns the evaluation order, the step of each term and the placement; memoized, since a check runs it many
     times.
     """
     order = list(needed(roots, given))
+    if together:
+        order = _side_by_side(order)
     reads = Counter(roots if keep_roots else ())
     for term in order:
         for child in term.children if term not in given else ():
@@ -130,10 +146,11 @@ class Run:
         arithmetic: Arithmetic,
         given: Mapping[Term, Array],
         keep_roots: bool,
+        together: bool = False,
     ) -> None:
         self.values, self.arithmetic, self.given = values, arithmetic, given
         self.held: dict[Term, Value] = {}
-        self.order, self._steps, self.placement = _plan(tuple(roots), frozenset(given), keep_roots)
+        self.order, self._steps, self.placement = _plan(tuple(roots), frozenset(given), keep_roots, together)
         self.results: dict[Term, Array] = {}
         """Results that are only partly computed."""
 

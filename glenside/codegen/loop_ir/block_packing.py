@@ -41,7 +41,7 @@ class BlockSums(Packing):
         limits = (*self.limits, *(0 for _ in self.outer[len(self.limits) :]))
         outer = [Axis(i, n, limit) for i, ((n, _), limit) in enumerate(zip(self.outer, limits, strict=True))]
         inner = [Axis(i, n) for i, (n, _) in enumerate(self.inner, len(outer))]
-        place, total = Index() + self.first, Local(f"sum_of_{self.source.name}", "int32")
+        place, total = Index() + self.first, Local("sum_of_block", "int32")
         for axis, (_, stride) in zip((*outer, *inner), (*self.outer, *self.inner), strict=True):
             place = place + at(axis) * stride
         added = apply("add", total, convert(Load(self.source, place), "int32"))

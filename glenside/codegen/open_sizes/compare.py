@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glenside.builder.builder import LazyArrays
 from glenside.ir.dtypes import RECORDS
+from glenside.ir.open_program import OpenProgram
 from glenside.ir.operand import Array
-from glenside.ir.program import Program
-from glenside.ir.term import Term, postorder
+from glenside.ir.program import Program, entry_of
+from glenside.ir.term import Term, build, postorder, rebuild
+from glenside.ir.types import Tensor
 from glenside.semantics.interpreter import evaluate
 
 if TYPE_CHECKING:
@@ -21,11 +26,43 @@ _TOLERANCE, _OF_ROUNDED = 1e-4, 3e-2
 programs that round may round some values to the next number."""
 
 
-def differences(function: OpenFunction, program: Program, sizes: Mapping[str, int]) -> Iterator[str]:
-    """Yields a sentence for each result that differs from the interpreter's, on random inputs."""
-    given = function.drawn(sizes)
-    found = function(given)
-    wanted = evaluate([program.term], {**program.constants, **given})[0]
+def differences(function: OpenFunction, program: OpenProgram, choices: Sequence[Mapping[str, int]]) -> Iterator[str]:
+    """Yields a sentence for each result that differs from the interpreter's, on random inputs of several sizes.
+
+    The programs of these sizes are evaluated together: constants that are the same are read and unpacked once.
+    """
+    programs = [program.at(sizes) for sizes in choices]
+    constants, roots, values = programs[0].constants if programs else {}, [], dict[str, Callable[[], Array]]()
+    found = []
+    for number, (own, sizes) in enumerate(zip(programs, choices, strict=True)):
+        given = function.drawn(sizes)
+        found.append(function(given))
+        names = {name: f"{name}@{number}" for name in given}
+        for name in own.constants_declared:
+            is_shared = name in constants and entry_of(own.constants, name) is entry_of(constants, name)
+            names[name] = name if is_shared else f"{name}@{number}"
+            values[names[name]] = partial(own.constants.__getitem__, name)
+        values |= {names[name]: partial(given.__getitem__, name) for name in given}
+        roots.append(_with_names(own.term, names))
+    wanted = evaluate(roots, LazyArrays(values, lambda _, array: array), together=True)
+    for own, sizes, ours, theirs in zip(programs, choices, found, wanted, strict=True):
+        at = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        yield from (f"at {at}: {said}" for said in _differences(own, ours, theirs))
+
+
+def _with_names(term: Term, names: Mapping[str, str]) -> Term:
+    """Returns a term with other names of tensors."""
+
+    def renamed(one: Term, _: tuple[Term, ...]) -> Term | None:
+        tensor = one.attributes[0] if one.operator.name == "access-tensor" else None
+        if not isinstance(tensor, Tensor) or names.get(tensor.name, tensor.name) == tensor.name:
+            return None
+        return build("access-tensor", replace(tensor, name=names[tensor.name]))
+
+    return rebuild(term, renamed)
+
+
+def _differences(program: Program, found: object, wanted: object) -> Iterator[str]:
     is_rounded = any(map(rounds, postorder(program.term)))
     tolerance = _OF_ROUNDED if is_rounded else _TOLERANCE
     pairs = zip(_flat(found), _flat(wanted), program.result_names(), strict=True)

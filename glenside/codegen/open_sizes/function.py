@@ -139,11 +139,7 @@ class OpenFunction:
         from glenside.codegen.open_sizes.compare import differences
 
         own = self._lowered
-        return [
-            f"at {', '.join(f'{name} = {size}' for name, size in one.sizes.items())}: {said}"
-            for one in own.verified
-            for said in differences(self, own.open.at(one.sizes), one.sizes)
-        ]
+        return list(differences(self, own.open, [one.sizes for one in own.verified]))
 
     def sizes_of(self, arrays: Mapping[str, Any]) -> dict[str, int]:
         """Returns the open sizes of arrays of inputs, by name. Raises BadInput."""
@@ -302,11 +298,9 @@ class OpenFunction:
         """Compares results with the interpreter's at sizes whose programs have other terms. Raises BadInput."""
         from glenside.codegen.open_sizes.compare import differences
 
-        for one in self._lowered.verified:
-            if not one.whole:
-                for said in differences(self, self._lowered.open.at(one.sizes), one.sizes):
-                    at = ", ".join(f"{name} = {size}" for name, size in one.sizes.items())
-                    raise BadInput(f"at {at} the program is not that of other sizes: {said}")
+        choices = [one.sizes for one in self._lowered.verified if not one.whole]
+        for said in differences(self, self._lowered.open, choices):
+            raise BadInput(f"the program of some sizes is not that of the others: {said}")
 
     def drawn(self, sizes: Mapping[str, int], seed: int = 0) -> dict[str, Array]:
         """Returns random arrays for the inputs at given sizes; integers and truths are 0 or 1."""

@@ -69,7 +69,9 @@ def _ways(machine: Machine | None) -> list[tuple[Machine | None, Sequence[str]]]
 class OpenLowered:
     """A program with open sizes as loops and C of all sizes in its ranges.
 
-    prepare  what is done with the program of each choice of sizes before it is lowered
+    prepare   what is done with the program of each choice of sizes before it is lowered
+    made      arrays of constants that are the same at all sizes: of buffers, and of packings
+    compared  those of these packings that are verified
 
     Raises BadInput: a program that cannot be built at sizes of its ranges, or whose loops are not uniform; Unverified.
     """
@@ -81,7 +83,6 @@ class OpenLowered:
         self.verified: list[Verified] = []
         self.remarks: list[str] = []
         self._programs: dict[tuple[int, ...], Program] = {}
-        self._packed: dict[Packing, Array] = {}
         self._corners = list(program.corners())
         self._varying, self._terms = self._varying_terms()
         self.seconds: dict[str, float] = {}
@@ -119,6 +120,8 @@ class OpenLowered:
         """Makes and verifies the loops and C of all sizes from samples. Raises BadInput, NotUniform, Unverified."""
         began = perf_counter()
         self.verified = []
+        self._made: dict[Buffer | Packing, Array] = {}
+        self._compared: set[Buffer | Packing] = set()
         programs = [self.program_at(own) for own in samples]
         self.program = program_of_all_sizes(programs, samples, representative_sizes(self.open))
         try:
@@ -256,20 +259,17 @@ class OpenLowered:
         self, loops: Loops, sizes: Mapping[str, int], program: Program | None = None
     ) -> dict[Buffer, Array]:
         """Returns the constants of loops of given sizes, in the order in which loops read them."""
-        packed = {p.buffer for p in loops.packings}
-        own = [b for b in loops.buffers if b.role is Role.CONSTANT and b not in packed]
-        sources = {p.source for p in loops.packings if p.source.role is Role.CONSTANT}
-        if program is None and any(b.name in self.computed for b in (*own, *sources)):
+        packings = {p.buffer: p for p in loops.packings if p.buffer.role is Role.CONSTANT}
+        own = {b: packings.get(b, b) for b in loops.buffers if b.role is Role.CONSTANT} | packings
+        names = {b: made.source.name if isinstance(made, Packing) else b.name for b, made in own.items()}
+        if program is None and any(name in self.computed for name in names.values()):
             program = self.program_at(sizes)
-        packings = [p for p in loops.packings if p.buffer.role is Role.CONSTANT]
-        new = [p for p in packings if p not in self._packed]
-        needed = {*own, *(p.source for p in new)}
-        given = {b: given_array(b, self._value(b, program, sizes)) for b in needed}
-        made = packed_constants(new, given)
-        self._packed |= {p: made[p.buffer] for p in new if p.source.name in self.fixed}
-        return {b: given[b] for b in own} | {
-            p.buffer: self._packed[p] if p in self._packed else made[p.buffer] for p in packings
-        }
+        given = _Given(lambda buffer: given_array(buffer, self._value(buffer, program, sizes)))
+        found = {b: self._made[made] for b, made in own.items() if made in self._made}
+        found |= {b: given[b] for b in own if b not in found and b not in packings}
+        found |= packed_constants([p for b, p in packings.items() if b not in found], given)
+        self._made |= {own[b]: array for b, array in found.items() if names[b] in self.fixed}
+        return {b: found[b] for b in own}
 
     def _value(self, buffer: Buffer, program: Program | None, sizes: Mapping[str, int]) -> Array:
         if buffer.name in self.fixed:
@@ -304,7 +304,8 @@ class OpenLowered:
         constants = self.constants_at(loops, sizes, program)
         try:
             if whole:
-                verify(loops, plan, program, constants)
+                verify(loops, plan, program, constants, [p for p in loops.packings if p not in self._compared])
+                self._compared |= self._made.keys() & {*loops.packings}
             else:
                 for fault in Checker().faults(loops, plan):
                     raise Unverified(str(fault))
@@ -339,6 +340,16 @@ class OpenLowered:
 
 def _words(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name} = {size}" for name, size in sizes.items())
+
+
+@dataclass(frozen=True)
+class _Given:
+    """Arrays of buffers, made when they are read."""
+
+    made: Callable[[Buffer], Array]
+
+    def __getitem__(self, buffer: Buffer) -> Array:
+        return self.made(buffer)
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,14 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from glenside.codegen.open_sizes.fit import Fitter, Observed
 from glenside.codegen.open_sizes.template import NotUniform, terms_of
 from glenside.ir.errors import TypeMismatch
 from glenside.ir.open_integer import OpenInteger, OpenText
 from glenside.ir.operand import Array
 from glenside.ir.program import Program, entry_of
-from glenside.ir.size_expression import Expression
 from glenside.ir.term import Term, shared
 from glenside.ir.types import Dims, Tensor
 
@@ -48,7 +49,7 @@ class _Terms:
         for values, found in Fitter(samples).fit_all(observed).items():
             if found is None:
                 raise NotUniform(f"the sizes {values} are no expression of the open sizes")
-            own = found.expanded() + Expression()
+            own = found.expanded()
             self.integers[values] = OpenInteger(own.at(sizes), own)
 
     def program(self) -> Program:
@@ -119,4 +120,10 @@ def have_same(name: str, programs: Sequence[Program]) -> bool:
 
 def same_array(a: Array, b: Array) -> bool:
     """True if two constants are bitwise equal."""
-    return a is b or (a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes())
+    if a is b:
+        return True
+    return a.shape == b.shape and a.dtype == b.dtype and np.array_equal(_bytes_of(a), _bytes_of(b))
+
+
+def _bytes_of(array: Array) -> Array:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -37,21 +37,16 @@ class _TermAt:
     position: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Sequence:
     kind: type
     items: tuple[Any, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Record:
     kind: type
     fields: tuple[tuple[str, Any], ...]
-
-
-@dataclass(frozen=True, eq=False)
-class _BufferOf:
-    record: _Record
 
 
 @dataclass(frozen=True)
@@ -80,23 +75,19 @@ def terms_of(program: Program) -> list[Term]:
 
 
 class Template:
-    """Loops as a function of sizes, from the loops of a program whose sizes are open integers. Raises NotUniform."""
+    """Loops as a function of sizes, from the loops of a program whose sizes are open integers. Raises NotUniform.
+
+    Parts that depend on no size are those of the loops themselves: records such as primitives are compared by identity.
+    """
 
     def __init__(self, program: Program, loops: Loops) -> None:
         self._positions = {term: i for i, term in enumerate(terms_of(program))}
-        self._buffers: dict[int, _BufferOf] = {}
         self._known: dict[int, Any] = {}
-        self._kept = loops  # keeps the ids in `_buffers` and `_known` valid
+        self._kept = loops  # keeps the ids in `_known` valid
         self._root = self._part(loops)
-        own = dict(self._root.fields)
-        self.buffers = [self._buffer(part.record) for part in own["buffers"].items]
-        places = {part: number for number, part in enumerate(own["buffers"].items)}
-        self.results = [places[part] for part in own["results"].items]
-
-    def _buffer(self, record: _Record) -> OpenBuffer:
-        own = dict(record.fields)
-        dims = tuple(n.expression if isinstance(n, OpenInteger) else Expression((), n) for n in own["dims"].items)
-        return OpenBuffer(own["name"], dims, own["dtype"], own["role"])
+        self.buffers = [OpenBuffer(b.name, tuple(map(_expression, b.dims)), b.dtype, b.role) for b in loops.buffers]
+        places = {buffer: number for number, buffer in enumerate(loops.buffers)}
+        self.results = [places[buffer] for buffer in loops.results]
 
     def at(self, sizes: Mapping[str, int], program: Program | None, elements: Mapping[str, int] | None = None) -> Loops:
         """Returns the loops at given sizes; without a program (of the same structure) they have no terms.
@@ -115,29 +106,46 @@ class Template:
         return found
 
     def _part(self, part: Any) -> Any:
-        """Returns the template of a part of the loops. Raises NotUniform."""
-        if isinstance(part, Buffer):
-            if id(part) not in self._buffers:
-                self._buffers[id(part)] = _BufferOf(self._record(part))
-            return self._buffers[id(part)]
+        """Returns the template of a part of the loops; of one object it is one. Raises NotUniform."""
+        if isinstance(part, tuple | list) or is_dataclass(part):
+            if id(part) not in self._known:
+                self._known[id(part)] = self._new(part)
+            return self._known[id(part)]
+        return part
+
+    def _new(self, part: Any) -> Any:
         if isinstance(part, Term):
             if part not in self._positions:
                 raise NotUniform("its loops have terms that the program does not have")
             return _TermAt(self._positions[part])
         if isinstance(part, tuple | list):
-            return _Sequence(type(part), tuple(map(self._part, part)))
-        return self._record(part) if is_dataclass(part) else part
+            items = tuple(map(self._part, part))
+            return part if all(map(_is_fixed, items, part)) else _Sequence(type(part), items)
+        record = self._record(part)
+        is_same = all(_is_fixed(own, getattr(part, name)) for name, own in record.fields)
+        return part if is_same and not isinstance(part, Loops | Nest) else record
 
     def _record(self, part: Any) -> _Record:
         if isinstance(part, For) and part.way in _OF_FIXED_STEPS and isinstance(part.axis.size, OpenInteger):
             raise NotUniform(f"{part.way.value} loops have {part.axis.size.expression} steps")
-        kind, found = type(part), []
-        for field in fields(kind):
-            if kind is Nest and field.name in _DROPPED:
-                found.append((field.name, _DROPPED[field.name]))
-            elif field.init:
-                found.append((field.name, self._part(getattr(part, field.name))))
-        return _Record(kind, tuple(found))
+        kind = type(part)
+        names = [field.name for field in fields(kind) if field.init]
+        return _Record(kind, tuple((name, self._field(part, name)) for name in names))
+
+    def _field(self, part: Any, name: str) -> Any:
+        """Returns the template of a field; the limits of axes are those of the representative sizes, and go."""
+        if isinstance(part, Nest) and name in _DROPPED:
+            return _DROPPED[name]
+        return 0 if isinstance(part, Axis) and name == "limit" else self._part(getattr(part, name))
+
+
+def _is_fixed(template: Any, part: Any) -> bool:
+    """True if a part of the loops is the same at all sizes."""
+    return template is part and not isinstance(part, OpenInteger | OpenFraction)
+
+
+def _expression(size: int) -> Expression:
+    return size.expression if isinstance(size, OpenInteger) else Expression((), size)
 
 
 class _Instance:
@@ -151,26 +159,22 @@ class _Instance:
         self, sizes: Mapping[str, int] | None, terms: Sequence[Term] | None, elements: Mapping[str, int]
     ) -> None:
         self.sizes, self.terms, self.elements = sizes, terms, elements
-        self.buffers: dict[_BufferOf, Buffer] = {}
+        self.known: dict[_Record | _Sequence, Any] = {}
         self.numbers: dict[Expression, int] = {}
 
     def made(self, part: Any) -> Any:
-        """Returns a part of the loops."""
+        """Returns a part of the loops; of one template it is one object."""
         if isinstance(part, OpenInteger):
             return part if self.sizes is None else self._number(part)
-        if isinstance(part, _Record):
-            return self._record(part)
-        if isinstance(part, _Sequence):
-            return part.kind(map(self.made, part.items))
-        if isinstance(part, _BufferOf):
-            if part not in self.buffers:
-                self.buffers[part] = self._record(part.record)
-            return self.buffers[part]
-        if isinstance(part, _TermAt):
-            return None if self.terms is None else self.terms[part.position]
         if isinstance(part, OpenFraction):
             return part if self.sizes is None else part.at(self.sizes)
-        return part
+        if isinstance(part, _TermAt):
+            return None if self.terms is None else self.terms[part.position]
+        if not isinstance(part, _Record | _Sequence):
+            return part
+        if part not in self.known:
+            self.known[part] = self._new(part)
+        return self.known[part]
 
     def _number(self, part: OpenInteger) -> int:
         assert self.sizes is not None, "sizes are given"
@@ -178,12 +182,12 @@ class _Instance:
             self.numbers[part.expression] = part.expression.at(self.sizes)
         return self.numbers[part.expression]
 
-    def _record(self, part: _Record) -> Any:
+    def _new(self, part: _Record | _Sequence) -> Any:
+        if isinstance(part, _Sequence):
+            return part.kind(map(self.made, part.items))
         own = {name: self.made(value) for name, value in part.fields}
-        if part.kind is Axis:
-            own["limit"] = 0
-            if own["size"] < 0:
-                raise Misfit(f"a loop has {own['size']} steps at other sizes")
+        if part.kind is Axis and own["size"] < 0:
+            raise Misfit(f"a loop has {own['size']} steps at other sizes")
         if part.kind is Buffer and own["name"] in self.elements:
             own["dims"] = Dims((self.elements[own["name"]],))
         if self.terms is None and part.kind is Nest:

@@ -167,12 +167,14 @@ class Tiles:
         place = self.block.place
         others = [axis for axis in self.block.axes if axis != self.columns]
         kept = {axis: sum(not coefficient(load.place, axis) for load in self.loads) for axis in others}
-        rows = filter(self._may_be_rows, others)
-        best = sorted(rows, key=lambda axis: (-kept[axis], abs(coefficient(place, axis))))
+        best = sorted(filter(self._may_be_rows, others), key=lambda axis: (-kept[axis], abs(coefficient(place, axis))))
         found = best[:1]
+        widths = self._widths()
         if len(best) > 1 and kept[best[0]] == kept[best[1]] and 2 * best[0].size < self.machine.registers:
-            found = best[1::-1]  # whole rows of a small image, several per tile
-        return TilingDecision(self.columns, self.packed, tuple(found), *self._shape(found))
+            if self._fits(best[0].size, min(widths)):
+                found = best[1::-1]  # whole rows of a small image, several per tile
+        rows, unit = (found[0].size if found else 1), (found[1].size if len(found) > 1 else 1)
+        return TilingDecision(self.columns, self.packed, tuple(found), *self._best_shape(rows, unit, widths))
 
     def apply(self, decision: TilingDecision) -> ScheduledBlock:
         """Returns the loops of the tiles."""
@@ -197,14 +199,17 @@ class Tiles:
         """Returns the index of the reduction step."""
         return flattened([at(axis) for axis in self.sum], [axis.size for axis in self.sum])
 
-    def _shape(self, axes: Sequence[Axis]) -> tuple[int, int]:
-        """Returns the height and width of tiles with these axes of rows that take the fewest predicted cycles."""
-        rows, unit = (axes[0].size if axes else 1), (axes[1].size if len(axes) > 1 else 1)
+    def _widths(self) -> tuple[int, ...]:
+        """Returns the widths that tiles may have; packed operands that several blocks share need the same one."""
         around = any(axis.limit for axis in self.block.around)
-        widths: tuple[int, ...] = (width_of(self.machine),) if around else (1, 2, 3, 4)
+        widths = (width_of(self.machine),) if around else (1, 2, 3, 4)
         if has_one_packing() and any(load.buffer.role is Role.CONSTANT for load in self.packed):
-            widths = (self._best_shape(1, 1, widths)[1],)
-        return self._best_shape(rows, unit, widths)
+            return (self._best_shape(1, 1, widths)[1],)
+        return widths
+
+    def _fits(self, rows: int, width: int) -> bool:
+        """True if a tile fits into the registers."""
+        return self._registers(rows * width, width) <= self.machine.registers
 
     def _best_shape(self, rows: int, unit: int, widths: Sequence[int]) -> tuple[int, int]:
         """Returns the height and width for a number of rows that take the fewest predicted cycles."""
@@ -225,7 +230,7 @@ class Tiles:
             (height, width)
             for width in widths
             for height in range(1, min(rows, self.machine.registers) + 1)
-            if self._registers(height * unit * width, width) <= self.machine.registers
+            if self._fits(height * unit, width)
         ]
         return min(shapes, key=cycles)
 

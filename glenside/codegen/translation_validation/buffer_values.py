@@ -53,7 +53,7 @@ def scattered(name: str, places: Array) -> Array:
 class Values:
     """The value of each buffer element before a nest runs.
 
-    known  name -> value of constants of one element, which are part of the loops
+    known  name -> array of constants of one element, which are part of the loops
     """
 
     def __init__(self, field: LoopField, packings: Sequence[Packing], known: Mapping[str, Array]) -> None:
@@ -61,7 +61,7 @@ class Values:
         self.packings = {origin(packing.buffer): packing for packing in packings}
         self.known: dict[str, Array] = {}
         for name, array in known.items():
-            if array.size != 1 or not isfinite(float(array.reshape(-1)[0])):
+            if not isfinite(float(array.reshape(-1)[0])):
                 continue
             try:
                 self.known[name] = field.encode(name, array.reshape(-1), array.dtype.name)

@@ -32,8 +32,9 @@ from glenside.codegen.translation_validation.sample_elements import elements
 from glenside.codegen.translation_validation.term_elements import Meaning
 from glenside.ir.operand import Array
 from glenside.ir.operators.compute import name_of
-from glenside.ir.term import Term
+from glenside.ir.term import Term, tensors
 from glenside.ir.tuples import arrays_of
+from glenside.ir.types import Tensor
 from glenside.semantics.loop_field import LoopField
 
 _GIVEN = (Role.INPUT, Role.CONSTANT)
@@ -79,7 +80,9 @@ def mismatches(
     began = thread_time()
     found = Validation()
     found.wrong += _results(loops, program)
-    run = None if found.wrong else _Validating(loops, program, Values(LoopField(), loops.packings, constants), seed)
+    single = [leaf.attributes[0] for leaf in tensors(program) if leaf.access.dims.product() == 1]
+    known = {one.name: constants[one.name] for one in single if isinstance(one, Tensor) and one.name in constants}
+    run = None if found.wrong else _Validating(loops, program, Values(LoopField(), loops.packings, known), seed)
     for number, nest in enumerate(loops.nests if run is not None else ()):
         assert run is not None, "results are as declared"
         if seconds is not None and thread_time() - began > seconds:

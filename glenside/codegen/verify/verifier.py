@@ -7,11 +7,11 @@ checked at sampled elements (`translation_validation`), and completely by `f.che
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from glenside.codegen.loop_ir.faults import Condition, Fault
-from glenside.codegen.loop_ir.ir import Buffer, Loops, Nest, Role
+from glenside.codegen.loop_ir.ir import Buffer, Loops, Nest, Packing, Role
 from glenside.codegen.loop_ir.open_axes import is_open
 from glenside.codegen.loop_ir.pass_observer import observed
 from glenside.codegen.memory.buffer_arena import Arena
@@ -34,8 +34,16 @@ _SAMPLING_SECONDS_PER_NEST = 0.003
 """Seconds of this thread for sampling: `_SAMPLING_SECONDS`, and `_SAMPLING_SECONDS_PER_NEST` more for each nest."""
 
 
-def verify(loops: Loops, plan: Arena, program: Program, constants: Mapping[Buffer, Array]) -> Validation:
+def verify(
+    loops: Loops,
+    plan: Arena,
+    program: Program,
+    constants: Mapping[Buffer, Array],
+    packings: Sequence[Packing] | None = None,
+) -> Validation:
     """Verifies loops before they run, and packed constants; returns the validation of the sampled elements.
+
+    packings  those whose constants are compared with their sources; by default all of the loops
 
     Raises Unverified, which names the layer and the fault.
     """
@@ -44,7 +52,8 @@ def verify(loops: Loops, plan: Arena, program: Program, constants: Mapping[Buffe
     found = mismatches(
         loops, program.term, program.constants, _SAMPLING_SECONDS + _SAMPLING_SECONDS_PER_NEST * len(loops.nests)
     )
-    for fault in (*found.wrong, *packed_wrongly(loops.packings, constants, program.constants)):
+    compared = loops.packings if packings is None else packings
+    for fault in (*found.wrong, *packed_wrongly(compared, constants, program.constants)):
         raise Unverified(_sentence(fault, loops, program))
     return found
 
