@@ -173,7 +173,7 @@ class Tiles:
         if len(best) > 1 and kept[best[0]] == kept[best[1]] and 2 * best[0].size < self.machine.registers:
             if self._fits(best[0].size, min(widths)):
                 found = best[1::-1]  # whole rows of a small image, several per tile
-        rows, unit = (found[0].size if found else 1), (found[1].size if len(found) > 1 else 1)
+        rows, unit = (*(axis.size for axis in found), 1, 1)[:2]
         return TilingDecision(self.columns, self.packed, tuple(found), *self._best_shape(rows, unit, widths))
 
     def apply(self, decision: TilingDecision) -> ScheduledBlock:
@@ -201,14 +201,13 @@ class Tiles:
 
     def _widths(self) -> tuple[int, ...]:
         """Returns the widths that tiles may have; packed operands that several blocks share need the same one."""
-        around = any(axis.limit for axis in self.block.around)
-        widths = (width_of(self.machine),) if around else (1, 2, 3, 4)
+        is_piece = any(axis.limit for axis in self.block.around)
+        widths = (width_of(self.machine),) if is_piece else (1, 2, 3, 4)
         if has_one_packing() and any(load.buffer.role is Role.CONSTANT for load in self.packed):
             return (self._best_shape(1, 1, widths)[1],)
         return widths
 
     def _fits(self, rows: int, width: int) -> bool:
-        """True if a tile fits into the registers."""
         return self._registers(rows * width, width) <= self.machine.registers
 
     def _best_shape(self, rows: int, unit: int, widths: Sequence[int]) -> tuple[int, int]:
