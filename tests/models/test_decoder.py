@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +14,11 @@ import numpy as np
 import pytest
 
 import glenside as gl
+from glenside.builder.builder import Again
+from glenside.check.open_function import lowered_open
+from glenside.codegen.lowering.quantized_activations import with_activations
+from glenside.codegen.open_sizes.lowered import OpenLowered
+from glenside.codegen.processor.model import MACHINES
 from glenside.ir.errors import BadInput
 from glenside.models.decoder import Decoder, decoder_step, growing_step
 from glenside.models.decoder_weights import RandomWeights
@@ -87,6 +94,35 @@ def test_a_growing_cache_gives_the_logits_of_a_masked_one(more: dict) -> None:
             out = gl.evaluate([program.term], {**program.constants, **given})[0]
             cache = dict(zip((n.removeprefix("present.") for n in program.result_names()[1:]), out[1:], strict=True))
         np.testing.assert_allclose(out[0], logits(shape, 6), atol=1e-5)
+
+
+@pytest.mark.parametrize("machine", ["avx2", pytest.param("avx512vnni", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("heads", "kv_heads"), [(14, 2), (3, 3), (11, 1)])
+def test_any_grouping_of_heads_is_tiled(heads: int, kv_heads: int, machine: str) -> None:
+    shape = replace(SHAPE, layers=1, heads=heads, kv_heads=kv_heads)
+    assert lowered_open(growing(shape), MACHINES[machine]).remarks == []
+
+
+def test_equal_layers_share_functions_and_constants_are_packed_once() -> None:
+    read: list[str] = []
+
+    class Weights(RandomWeights):
+        def _again(self, name: str, value: Callable[[], np.ndarray]) -> Again:
+            return super()._again(name, lambda: (read.append(name), value())[1])
+
+    def lowered(layers: int) -> OpenLowered:
+        values: dict = {}
+        shape = replace(SHAPE, layers=layers)
+
+        def make(rows: int, past: int) -> gl.Program:
+            return growing_step(shape, Weights(4, block=16, values=values), rows, past, 64)
+
+        program = gl.open_program(make, "decoder", rows=(1, 6), past=(0, 40))
+        return lowered_open(program.mapped(lambda own: with_activations(own, "int8")), MACHINES["avx2"])
+
+    few, many = (lowered(layers).written for layers in (2, 3))
+    assert len(many.nests) == len(few.nests)
+    assert max(Counter(read).values()) == 4, "twice in each program: packed, and compared with its source"
 
 
 @pytest.mark.needs_compiler
