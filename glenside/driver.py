@@ -13,6 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, overload
 
 from glenside.algebra.selections import with_known_matrices
+from glenside.builder.unrolling import without_loops
 from glenside.cache import Cache, CacheFull, search_results
 from glenside.check import CheckReport, is_equal
 from glenside.check.forked import forked_check
@@ -26,9 +27,10 @@ from glenside.ir.open_program import OpenProgram
 from glenside.ir.program import Program
 from glenside.ir.rational import byte_count
 from glenside.passes.network import uninterrupted
+from glenside.passes.recurrences import with_loops
 from glenside.report.progress import Event, Listener, shown, silent
 from glenside.report.result import Result
-from glenside.stages import Clock, Stages, changes_algebra
+from glenside.stages import Clock, Stages, changes_algebra, with_step_loops
 from glenside.targets.base import Compiles, EmitsInstructions, Target, Way
 
 if TYPE_CHECKING:
@@ -99,6 +101,7 @@ def optimize(
     with _told_to(listener, progress) as listener:
         program = _program(program, "optimized").as_written()
         target, rules = _searched_for(target, cost, rules)
+        program = program if isinstance(target, Compiles) else without_loops(program)
         way = replace(way_of(target, blocking, mapping, method, extract_seconds, explain, exact_order), trace=trace)
         limits = limits or Limits()
         fixed: tuple[str, ...] = ()
@@ -317,8 +320,9 @@ def _compiled(
         raise BadInput(f"memory= is for the target cpu, or none: {wanted.name} has a budget of its own")
     if wanted is not None:
         wanted = wanted.compiled_for(of) if isinstance(wanted, Compiles) else wanted
+        better: Callable[[Program], Result] = partial(optimize, target=wanted, **how)
         try:
-            result = optimize(program, wanted, **how)
+            result = better(with_step_loops(program, wanted, lambda body: better(body).program))
         except GlensideError as error:
             if not by_default or how or error.status != GlensideError.status:
                 raise
@@ -330,6 +334,7 @@ def _compiled(
             return function.checked() if check else function
     elif how:
         raise BadInput(f"{', '.join(how)}: how to search is for programs that are compiled for a target")
+    program = program if most is not None else with_loops(program)
     if of is not None:
         program = uninterrupted(*for_processors(program, Search()))
     function = Function(Lowered(program, of, most, without=without), of, None, most)

@@ -20,6 +20,8 @@ from glenside.ir.interrupts import undisturbed
 from glenside.ir.program import Program
 from glenside.ir.term import Term
 from glenside.passes.answer import Answer, Problem, TimeIsUp, Unfinished, extract
+from glenside.passes.loop_bodies import with_bodies
+from glenside.passes.recurrences import with_loops
 from glenside.passes.scalar_simplification import with_simpler_elements
 from glenside.report.progress import Event, Listener, silent
 from glenside.report.report import Report
@@ -27,7 +29,7 @@ from glenside.report.result import Result
 from glenside.report.rows import report_of
 from glenside.rewrites import of_families
 from glenside.rewrites.layout.product_unit import UNIT_CYCLES
-from glenside.targets.base import BoundsProducts, EmitsInstructions, Pass, PricesAlgebra, Target, Way
+from glenside.targets.base import BoundsProducts, Compiles, EmitsInstructions, Pass, PricesAlgebra, Target, Way
 
 REPORTED = ("mapping", "recipe", UNIT_CYCLES)
 """Relations that the snapshot keeps as facts."""
@@ -316,3 +318,13 @@ class Clock:
 
     def finish(self) -> None:
         self.seconds["total"] = self.seconds["load"] + time.perf_counter() - self._started
+
+
+def with_step_loops(program: Program, target: Target | None, change: Callable[[Program], Program]) -> Program:
+    """Returns a program to compile, with recurrences as loops whose bodies are changed by `change`.
+
+    Targets that do not compile, and those with a memory budget, get the steps one after the other.
+    """
+    if target is not None and (target.most_bytes is not None or not isinstance(target, Compiles)):
+        return program
+    return with_bodies(with_loops(program), change)

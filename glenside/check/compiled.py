@@ -23,6 +23,7 @@ from glenside.check.indices import index_limits, picks
 from glenside.check.input_generators import draw_reals, draw_residues, drawn_within
 from glenside.check.verdicts import EXACT
 from glenside.codegen.loop_ir.ir import Nest, Role
+from glenside.codegen.loop_ir.step_loops import groups
 from glenside.codegen.runtime.arguments import pointers
 from glenside.codegen.runtime.compile_and_load import loaded
 from glenside.codegen.runtime.compiled_function import Compiled, Lowered, completed
@@ -184,9 +185,13 @@ class Function(Compiled):
             return {"1": NestRounding(0.0, np.inf, "not compared: an index of every drawn input is outside its axis")}
         run = _Nests(self, held)
         found: dict[str, NestRounding] = {}
-        for number, nest in enumerate(self.loops.nests):
-            dims = " ".join(map(str, nest.buffer.dims))
-            found[f"{number + 1}: {nest.buffer} ({dims}): {nest.what}"] = run.step(number, nest)
+        begin = 0
+        for counter, nests in groups(self.loops.nests):
+            for step in range(1 if counter is None else counter.size):
+                for number, nest in enumerate(nests, begin):
+                    dims, when = " ".join(map(str, nest.buffer.dims)), "" if counter is None else f", step {step + 1}"
+                    found[f"{number + 1}: {nest.buffer} ({dims}): {nest.what}{when}"] = run.step(number, nest, step)
+            begin += len(nests)
         return found
 
 
@@ -242,11 +247,15 @@ class _Nests:
         results = [self.views[b] for b in self.loops.buffers if b.role is Role.RESULT]
         self.where = pointers(given), pointers(results), ctypes.c_void_p(self.memory.ctypes.data)
 
-    def step(self, number: int, nest: Nest) -> NestRounding:
-        """Runs a nest, and the bounds of its rounding on the same memory contents. Raises BadInput."""
+    def step(self, number: int, nest: Nest, step: int) -> NestRounding:
+        """Runs a nest, in a step of the loop around it, and the bounds of its rounding on the same memory contents.
+
+        Raises BadInput.
+        """
         buffer, levels = nest.buffer, nest.buffer in (unsure(nest) or ())
+        which = ctypes.c_int64(number), ctypes.c_int64(step)
         before = self.memory.copy()
-        completed(self.loops, self.library.run_nest(ctypes.c_int64(number), *self.where, None))
+        completed(self.loops, self.library.run_nest(*which, *self.where, None))
         got = self.views[buffer].reshape(-1)
         kind = np.dtype(np.uint8) if buffer.dtype == "bool" else got.dtype  # for bool, 2 and more: undecided
         own = np.zeros(max(1, got.size), _PAIR if buffer.dtype in REALS else _LEVEL if levels else kind)
@@ -257,7 +266,7 @@ class _Nests:
         place = ctypes.c_void_p(own.ctypes.data)
         now = self.memory.copy()
         self.memory[:] = before  # the nest may have overwritten an operand
-        completed(self.loops, self.bounds.run(ctypes.c_int64(number), *self.where, place))
+        completed(self.loops, self.bounds.run(*which, *self.where, place))
         self.memory[:] = now
         undecided = bool(self.bounds.was_undecided())
         own = own[: got.size]

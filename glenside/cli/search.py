@@ -90,7 +90,8 @@ def search(
 ) -> Result:
     """Loads a program and optimizes it, with progress on a terminal and, unless it is disabled, the cache.
 
-    drawn  True: draw values from the seed for constants that have none
+    drawn  True: for a program that is compiled: draw values from the seed for constants that have none, and make
+           recurrences loops
     code   instructions to make of the result: the quantized program is optimized, if there is one
     """
     from glenside.cache import Cache
@@ -98,7 +99,7 @@ def search(
     from glenside.egraph.search import start_workers_early
     from glenside.passes.network import folding_ahead
     from glenside.report.progress import Event, shown
-    from glenside.stages import rules_to_precompile, search_parts
+    from glenside.stages import rules_to_precompile, search_parts, with_step_loops
     from glenside.targets.base import Way
 
     limits, load = bounds.limits(), source.loader()
@@ -119,6 +120,9 @@ def search(
         program = program if code is None else code.prepared(program, lambda text: listener(Event("load", text)))
         how["load_seconds"] = time.perf_counter() - started
 
+        if drawn:
+            better = partial(optimize, target=target, verify=verify, limits=limits, seed=source.seed)
+            program = with_step_loops(program, target, lambda body: better(body).program)
         cache = open_.enter_context(Cache()) if keeps else None
         how |= {"cache": cache, "listener": listener, "limits": limits, "seed": source.seed, "on_answer": on_answer}
         how["meanwhile"] = code is not None and code.output is not None  # instructions take long to make

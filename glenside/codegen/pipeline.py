@@ -113,7 +113,7 @@ _KEPT: dict[Hashable, Loops] = {}
 """The last loops, by what they depend on."""
 
 
-def _key(program: Program, machine: Machine, without: Collection[str]) -> Hashable:
+def _key(program: Program, machine: Machine | None, without: Collection[str]) -> Hashable:
     """Returns what loops depend on: the term, the tensors, values of constants of one element, and the machine."""
     values = [program.constants.get(name) for name, tensor in program.tensors.items() if tensor.dims.product() == 1]
     known = tuple(None if value is None else value.tobytes() for value in values)
@@ -122,7 +122,7 @@ def _key(program: Program, machine: Machine, without: Collection[str]) -> Hashab
 
 
 def _lowered(program: Program, machine: Machine | None, without: Collection[str]) -> Loops:
-    lowering = Lowering(program, machine)
+    lowering = Lowering(program, machine, partial(_lowered_body, machine=machine, without=without))
     with stage(LOWER):
         module = lowering.module()
     observe(LOWER, partial(lowering.loops, module))
@@ -131,3 +131,19 @@ def _lowered(program: Program, machine: Machine | None, without: Collection[str]
             observe(name, partial(lowering.loops, after))
             module = after
     return lowering.loops(module)
+
+
+_BODIES: dict[Hashable, Loops] = {}
+_MAX_BODIES = 16
+"""Bodies of loops that are kept: a search lowers a program several times."""
+
+
+def _lowered_body(program: Program, machine: Machine | None, without: Collection[str]) -> Loops:
+    key = _key(program, machine, without)
+    known = None if OBSERVER.get() is not None else _BODIES.get(key)
+    if known is None:
+        known = _lowered(program, machine, without)
+        while len(_BODIES) >= _MAX_BODIES:
+            del _BODIES[next(iter(_BODIES))]
+        _BODIES[key] = known
+    return known

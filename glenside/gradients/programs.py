@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from glenside.builder.unrolling import without_loops
 from glenside.gradients import algebra
 from glenside.gradients.reverse import Reverse, reverse
 from glenside.ir.dtypes import FLOATS, REALS
@@ -38,6 +39,7 @@ class _Request:
         names = [wrt] if isinstance(wrt, str) else list(wrt)
         if not names:
             raise BadInput("a gradient requires the name of at least one tensor, got none")
+        program = without_loops(program)
         leaves = {name: _leaf(program, name) for name in names}
         if len(leaves) < len(names):
             twice = next(name for name in names if names.count(name) > 1)

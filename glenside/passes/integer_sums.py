@@ -25,6 +25,7 @@ from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, constants_under, make, postorder, rebuild_all, weave
 from glenside.ir.types import Tensor
 from glenside.passes.element_functions import is_one_number, narrowed, pair_of
+from glenside.passes.loop_bodies import with_bodies
 from glenside.passes.network import fold_batch_norms
 from glenside.semantics.interpreter import evaluate
 
@@ -262,4 +263,4 @@ def integer_sums(program: Program) -> Program:
 
 def for_processors(program: Program, search: Search | None = None) -> tuple[Program, str]:
     """Prepares a program for a processor, before its search: integer sums, then batch-norm folding."""
-    return fold_batch_norms(integer_sums(program), search)
+    return fold_batch_norms(integer_sums(with_bodies(program, integer_sums)), search)

@@ -43,7 +43,7 @@ EXAMPLES = [
 
 def test_every_operator_and_compute_type_has_an_export() -> None:
     moved = {name for name, record in OPERATORS.items() if record.index_map is not None}
-    assert OPERATOR_EXPORTS.keys() | moved == OPERATORS.keys()
+    assert OPERATOR_EXPORTS.keys() | moved | {"scan"} == OPERATORS.keys()  # loops are written step by step
     derived = {name for name, compute in COMPUTES.items() if compute.scalar is not None}
     assert COMPUTE_EXPORTS.keys() | derived == COMPUTES.keys()
     assert PRIMITIVE_EXPORTS.keys() <= PRIMITIVES.keys()

@@ -61,6 +61,22 @@ def _mapped_tiles() -> Array:
     return np.array([[[A[g, m] @ TILE[g][:, c] for c in range(3)] for m in range(3)] for g in range(2)])
 
 
+def _doubled(steps: int) -> Array:
+    """Computes h' = 2 h + x of the rows of B from the second on."""
+    found = [A[0, 0]]
+    for step in range(steps):
+        found.append(2 * found[-1] + B[0, 1 + step])
+    return np.array(found)
+
+
+ADDED = (
+    "(input state (shape 4) float32) (input operand.0 (shape 4) float32) (compute elementwise-add "
+    "(access-cartesian-product (access-tensor state) (access-tensor operand.0)))"
+)
+DOUBLED = ADDED.replace("state)", "state2)").replace(
+    "(access-tensor state2)",
+    "(compute elementwise-add (access-cartesian-product (access-tensor state) (access-tensor state)))",
+)
 _LEFT, _RIGHT = integers(2, 4, 3, 5), integers(3, 2, 2, 5, seed=5)
 _SPREAD = (leaf(_LEFT, 3), leaf(_RIGHT, 3))
 LASTS = np.array([[[row[3], row[1], row[0]] for row in x] for x in A])
@@ -352,6 +368,15 @@ OPERATORS: Mapping[str, Sequence[Example]] = {
     ],
     "tuple-get-item": [
         Example(build("tuple-get-item", build("construct-tuple", leaf(A, 1), leaf(B, 2)), 1), "(2 5)(4) float32", B)
+    ],
+    "scan": [
+        Example(build("scan", leaf(A[0, 0], 0), 2, (1,), DOUBLED, leaf(B[0], 0)), "()(3 4) float32", _doubled(2)),
+        Example(build("scan", leaf(A[0, 0], 0), 0, (1,), DOUBLED, leaf(B[0], 1)), "()(1 4) float32", _doubled(0)),
+        Example(
+            build("scan", leaf(A[0, 0], 0), 3, (), ADDED, leaf(B[0, 0], 0)),
+            "()(4 4) float32",
+            A[0, 0] + np.arange(4)[:, None] * B[0, 0],
+        ),
     ],
     "tiled-product": [
         Example(build("tiled-product", leaf(A, 2), leaf(TILE[0].T, 1), 0, 2), "(2 3 3)() float32", A @ TILE[0]),

@@ -50,6 +50,7 @@ def test_what_has_no_price_is_unknown() -> None:
         "opaque",
         "opaque-items",
         "opaque-pointwise",
+        "scan",
     }
     assert OPERATOR_PRICES.keys() & unknown == {"access-gather"}  # whose places may be public
 

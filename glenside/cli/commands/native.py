@@ -341,6 +341,7 @@ def prepared(
     from glenside.egraph.search import Search
     from glenside.passes.integer_sums import for_processors
     from glenside.passes.network import uninterrupted
+    from glenside.passes.recurrences import with_loops
 
     bounds.limits()  # raises for wrong options, which must not count as a refusal by the target
     note = ""
@@ -351,7 +352,7 @@ def prepared(
             if not by_default or error.status != GlensideError.status:
                 raise
             note = f"glenside: note: {one_line(as_it_is(error))}"
-    program = source.loader()().seeded_constants(source.seed)
+    program = with_loops(source.loader()().seeded_constants(source.seed))
     if note:
         print(note, file=sys.stderr)
     return Prepared(program if machine is None else uninterrupted(*for_processors(program, Search())))

@@ -143,6 +143,8 @@ def works(loops: Loops, machine: Machine, threads: int = 1) -> list[Work]:
     plan = arena(loops)
     second = tuple(cache.warm(stored) for cache in second_caches(machine, plan.places))
     found = [_work(nest, own, second, threads) for nest, own in zip(loops.nests, counted, strict=True)]
+    times = [1 if nest.steps is None else nest.steps.size for nest in loops.nests]
+    found = [work if many == 1 else Work().plus(work, many) for work, many in zip(found, times, strict=True)]
     packed = {packing.source for packing in loops.packings}
     if not machine.l3 or sum(b.bytes for b in loops.buffers if b not in packed) <= machine.l3 // 2:
         return found

@@ -37,6 +37,7 @@ from glenside.codegen.loop_ir.ir import (
     is_parallel,
 )
 from glenside.codegen.loop_ir.results_in_place import calls_of, copied
+from glenside.codegen.loop_ir.step_loops import at_step, groups, strides
 from glenside.codegen.loop_ir.structural_hash import alike, first_offsets, relative
 from glenside.codegen.memory.buffer_arena import Arena, arena, scratch_of
 from glenside.ir.index_map import Index
@@ -44,12 +45,15 @@ from glenside.ir.index_map import Index
 _GIVEN = "const void *const *given, void *const *results, unsigned char *arena"
 _RUN = """PUBLIC int run(GIVEN, void *threads, double *seconds)
 {
-    for (int64_t nest = 0; nest < COUNT; nest++) {
-        if (seconds) seconds[nest] -= now(!threads);
-        int status = run_nest(nest, given, results, arena, threads);
-        if (status) return status;
-        if (seconds) seconds[nest] += now(!threads);
-    }
+    static const int64_t loops[][3] = {LOOPS}; /* the first nest, the one after the last, and how often they run */
+    for (int64_t i = 0; i < COUNT; i++)
+        for (int64_t step = 0; step < loops[i][2]; step++)
+            for (int64_t nest = loops[i][0]; nest < loops[i][1]; nest++) {
+                if (seconds) seconds[nest] -= now(!threads);
+                int status = run_nest(nest, step, given, results, arena, threads);
+                if (status) return status;
+                if (seconds) seconds[nest] += now(!threads);
+            }
     return 0;
 }""".replace("GIVEN", _GIVEN)
 
@@ -65,7 +69,8 @@ def source(loops: Loops, plan: Arena | None = None, *, is_open: bool = False) ->
     `given` are the tensors, packed constants among them, and `results` the results, in the order of their buffers;
     temporaries are in `arena`. `threads` is 0 or a pool of `open_pool`; `seconds` is 0 or one number for each nest.
     `run` returns 0; n if the index of the nth `Require` of the loops is outside of its axis; -1 if memory does not
-    suffice. `run_nest` runs one nest. A text that includes this C may define PUBLIC as static.
+    suffice. `run_nest` runs one nest, in one step of the loop around it, if any. A text that includes this C may define
+    PUBLIC as static.
 
     plan     the memory plan of the temporaries; by default it is made here
     is_open  True: the last pointer in `given` is the table of numbers that depend on open sizes, and each function gets
@@ -80,6 +85,7 @@ class Printer(Pointers):
     nests   text of each function -> its name
     apart   the same for loops that are separate functions
     jobs    parallel jobs -> their names
+    strides  what a step of the loop around the current nest moves its accesses to each buffer
     known   memoizes functions by structure: key -> name, and the positions of the buffers that are its arguments
     """
 
@@ -89,6 +95,7 @@ class Printer(Pointers):
         self.table = [TABLE] if is_open else []
         self.places = self.arena.places
         self.shared: set[Buffer] = set()
+        self.strides: dict[Buffer, int] = {}
         self.nests: dict[str, str] = {}
         self.apart: dict[str, str] = {}
         self.jobs: dict[Job, str] = {}
@@ -122,19 +129,25 @@ class Printer(Pointers):
 
     def entries(self, given: str, steps: Sequence[str]) -> Iterator[str]:
         """Yields the entry points; `steps`: the cases of a switch over nests."""
-        yield from self.switch(f"PUBLIC int run_nest(int64_t nest, {given}, void *threads)", "threads", steps)
-        yield _RUN.replace("COUNT", str(len(self.loops.nests)))
+        head = f"PUBLIC int run_nest(int64_t nest, int64_t step, {given}, void *threads)"
+        yield from self.switch(head, "threads", steps)
+        loops, begin = list[str](), 0
+        for counter, nests in groups(self.loops.nests):
+            loops.append(f"{{{begin}, {begin + len(nests)}, {1 if counter is None else counter.size}}}")
+            begin += len(nests)
+        yield _RUN.replace("LOOPS", ", ".join(loops) or "{0}").replace("COUNT", str(len(loops)))
 
     def switch(self, head: str, last: str, steps: Sequence[str]) -> Iterator[str]:
         """Yields a function that runs one nest."""
-        yield f"{head}\n{{\n    int status = 0;\n    (void)given; (void)results; (void)arena; (void){last};"
+        yield f"{head}\n{{\n    int status = 0;\n    (void)step; (void)given; (void)results; (void)arena; (void){last};"
         given = sum(buffer.role in (Role.INPUT, Role.CONSTANT) for buffer in self.loops.buffers)
         yield from (f"    const int64_t *{table} = given[{given}];\n    (void){table};" for table in self.table)
         yield from ("    switch (nest) {", *steps, "    }", "    return status;", "}")
 
     def _step(self, nest: Nest) -> Iterator[str]:
         """Yields the case of a nest: its buffers, and the calls that run it."""
-        calls = list(self._calls(nest))
+        self.strides = strides(nest)
+        calls = list(self._calls(at_step(nest, 0)))
         named = {int(number) for number in re.findall(r"\bb(\d+)\b", " ".join(calls))}
         for number in sorted(named):
             buffer, place = self.places_given[number]
@@ -182,7 +195,7 @@ class Printer(Pointers):
 
     def _unless_in_place(self, body: Sequence[Statement], call: str) -> str:
         """Returns a call that is left out if its statements copy an input to a result that is in its memory."""
-        pair = copied(body)
+        pair = None if self.strides else copied(body)
         if pair is None:
             return call
         given, result = (f"b{self.numbers[buffer]}" for buffer in pair)
@@ -223,9 +236,10 @@ class Printer(Pointers):
         return name, [self._pointer_to(buffers[place], offsets) for place in places]
 
     def _pointer_to(self, buffer: Buffer, offsets: Mapping[Buffer, int]) -> str:
-        """Returns a pointer to the first element of a buffer, or to the one at its offset."""
-        offset = offsets.get(buffer, 0)
-        return f"b{self.numbers[buffer]}{f' + {offset}' if offset else ''}"
+        """Returns a pointer to the first element of a buffer, or to the one at its offset, in a step."""
+        offset, stride = offsets.get(buffer, 0), self.strides.get(buffer, 0)
+        moved = (f" + {offset}" if offset else "") + (f" + step * {stride}" if stride else "")
+        return f"b{self.numbers[buffer]}{moved}"
 
     def parameter(self, buffer: Buffer) -> str:
         """Returns the declaration of a pointer parameter: `restrict` unless the buffer shares its memory."""

@@ -41,6 +41,7 @@ from glenside.codegen.loop_ir.ir import (
     When,
 )
 from glenside.codegen.loop_ir.loop_independence import AT_ONCE, OWN_REGISTERS, is_independent
+from glenside.codegen.loop_ir.step_loops import at_step, groups
 from glenside.ir.blockwise import row_major
 from glenside.ir.dtypes import wider
 from glenside.ir.errors import BadInput, GlensideError
@@ -65,8 +66,10 @@ def interpret(loops: Loops, values: Mapping[str, Array], arithmetic: Arithmetic 
         for packing in loops.packings:
             if packing.buffer.role is Role.CONSTANT:
                 run.packed(packing)
-        for nest in loops.nests:
-            run.nest(nest.what, nest.buffer, nest.body)
+        for counter, nests in groups(loops.nests):
+            for step in range(1 if counter is None else counter.size):
+                for nest in nests:
+                    run.nest(nest.what, nest.buffer, at_step(nest, step).body)
         return [run.result(buffer) for buffer in loops.results]
 
 

@@ -6,7 +6,7 @@ between two formulas. Each value has a dtype of the language, with the semantics
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
@@ -23,6 +23,7 @@ from glenside.ir.types import Dims
 if TYPE_CHECKING:
     from glenside.codegen.loop_ir.compute_block import Block
     from glenside.codegen.scheduling.softmax_template import Softmax
+    from glenside.ir.program import Program
 
 
 class Role(Enum):
@@ -267,6 +268,7 @@ class Nest:
     terms     the terms of the program that the loops compute
     block     the block (or softmax) from which the loops were scheduled, if a pass may reschedule it
     packings  packed operands, chosen when that block was scheduled
+    steps     the counter of a loop around this nest and those beside it that have the same; indices contain it
     """
 
     what: str
@@ -275,6 +277,7 @@ class Nest:
     terms: tuple[Term, ...] = field(default=(), compare=False)
     block: Block | Softmax | None = field(default=None, compare=False, repr=False)
     packings: tuple[Packing, ...] = field(default=(), compare=False, repr=False)
+    steps: Axis | None = None
 
 
 _COLUMNS = 64
@@ -374,11 +377,25 @@ class Layout:
 
 
 @dataclass(frozen=True)
+class StepLoop:
+    """A loop around nests: the program of its body, the loops of that, and where its buffers are at each step.
+
+    places  buffer of the body's loops -> the buffer, and the index of its first element, which contains the counter
+    """
+
+    counter: Axis
+    program: Program
+    loops: Loops
+    places: Mapping[Buffer, tuple[Buffer, Index]]
+
+
+@dataclass(frozen=True)
 class Loops:
     """A program: its buffers, its nests in execution order, and its results from left to right.
 
     packings  packed operands; those of constants are filled before the program runs
     layouts   the layouts of terms in buffers, which the verifier reads
+    bodies    of loops around nests
     """
 
     name: str
@@ -387,6 +404,7 @@ class Loops:
     results: tuple[Buffer, ...]
     packings: tuple[Packing, ...] = ()
     layouts: tuple[Layout, ...] = field(default=(), compare=False)
+    bodies: tuple[StepLoop, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def titles(self) -> list[str]:
@@ -396,7 +414,9 @@ class Loops:
     def __str__(self) -> str:
         lines = []
         for nest in self.nests:
-            lines.append(f"{nest.buffer} {'x'.join(map(str, nest.buffer.dims)) or 1} {nest.buffer.dtype}: {nest.what}")
+            steps = f", for {nest.steps} < {nest.steps.size}" if nest.steps is not None else ""
+            dims = "x".join(map(str, nest.buffer.dims)) or 1
+            lines.append(f"{nest.buffer} {dims} {nest.buffer.dtype}: {nest.what}{steps}")
             lines += _lines(nest.body, "  ")
         return "\n".join([*lines, f"gives {', '.join(map(str, self.results))}"])
 

@@ -7,6 +7,7 @@ from itertools import groupby
 
 from glenside.codegen.loop_ir.accesses import accesses, used_buffers
 from glenside.codegen.loop_ir.ir import Buffer, For, Load, Loops, Role, Statement, Store, is_parallel
+from glenside.codegen.loop_ir.step_loops import groups
 
 Pair = tuple[Buffer, Buffer]
 """An input and a result."""
@@ -57,22 +58,27 @@ def in_place(loops: Loops) -> dict[str, Buffer]:
     one memory. All others that store to the result store behind the elements of the input, or run after the last
     reader of the input and after these copies.
     """
-    calls = [call for nest in loops.nests for call in calls_of(nest.body)]
-    pairs = [copied(call) for call in calls]
+    calls, pairs, spans = list[Sequence[Statement]](), list[Pair | None](), list[tuple[int, int]]()
+    for counter, nests in groups(loops.nests):
+        own = [call for nest in nests for call in calls_of(nest.body)]
+        begin, end = len(calls), len(calls) + len(own) - 1
+        pairs += [copied(call) if counter is None else None for call in own]
+        spans += [(n, n) if counter is None else (begin, end) for n in range(begin, end + 1)]  # steps run all again
+        calls += own
     every = {pair for pair in pairs if pair is not None}
     reads: dict[Buffer, int] = {}
     copies: dict[Buffer, int] = {}
     writes: dict[Buffer, int] = {}
     least: dict[Buffer, int] = {}
-    for number, (call, pair) in enumerate(zip(calls, pairs, strict=True)):
+    for (first, last), call, pair in zip(spans, calls, pairs, strict=True):
         if pair is not None:
-            copies[pair[1]] = number
+            copies[pair[1]] = last
             continue
         for access in accesses(call):
             if not access.writes:
-                reads[access.buffer] = number
+                reads[access.buffer] = last
                 continue
-            writes.setdefault(access.buffer, number)
+            writes.setdefault(access.buffer, first)
             begin = -1 if access.picked else access.place.bounds[0]
             least[access.buffer] = min(begin, least.get(access.buffer, begin))
 

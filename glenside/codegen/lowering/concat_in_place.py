@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 
 from glenside.codegen.loop_ir.affine_analysis import coefficient
 from glenside.codegen.loop_ir.intrinsics import MAX_INTERLEAVE
-from glenside.codegen.loop_ir.ir import Layout
-from glenside.codegen.loop_ir.nest_builder import Memory, View, under
+from glenside.codegen.loop_ir.ir import Layout, Statement, Store
+from glenside.codegen.loop_ir.nest_builder import Filling, Memory, View, around, under
+from glenside.codegen.loop_ir.scalar_expr import number
 from glenside.codegen.lowering.fill_rules import filler
 from glenside.codegen.lowering.inline_reductions import join_of
 from glenside.codegen.lowering.materialize import LEAVES
@@ -197,3 +198,16 @@ def _border(view: View, dims: Dims, offsets: Sequence[int], fill: Fill) -> list[
             found.append(((*low[:axis], end, *low[axis + 1 :]), tuple(high), fill))
         low[axis], high[axis] = begin, end
     return found
+
+
+def bordered(borders: Sequence[Border], nest: Filling) -> list[Statement]:
+    """Fills the boxes of padding of a buffer."""
+    made: list[Statement] = []
+    for begin, end, fill in borders:
+        value = number(None if fill is Fill.LOWEST else 0, nest.dtype)
+        dims = [high - low for low, high in zip(begin, end, strict=True)]
+        axes, at = nest.counters([dims[axis] for axis in nest.view.memory.axis_order])
+        moved = dict(zip(nest.view.memory.axis_order, at, strict=True))
+        place = nest.view.memory.place([moved[axis] + begin[axis] for axis in range(len(begin))])
+        made += around(axes, [Store(nest.buffer, place, value)])
+    return made

@@ -9,6 +9,7 @@ its elements is read once: bias, activation and residual are fused with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial, reduce
 from itertools import count, product
 from typing import Any
@@ -16,14 +17,16 @@ from typing import Any
 from glenside.codegen.loop_ir.accesses import used_buffers
 from glenside.codegen.loop_ir.affine_analysis import affine, is_asking
 from glenside.codegen.loop_ir.compute_block import Block, Joined, ScheduledBlock
-from glenside.codegen.loop_ir.ir import Counter, Formula, Load, Loops, Nest, Number, Packing, Role, Statement, Store
+from glenside.codegen.loop_ir.ir import Counter, Formula, Load, Loops, Nest, Number, Packing, Role, Statement
 from glenside.codegen.loop_ir.module import Module
-from glenside.codegen.loop_ir.nest_builder import Filling, Memory, Places, View, around, under
+from glenside.codegen.loop_ir.nest_builder import Filling, Memory, Places, View, under
 from glenside.codegen.loop_ir.scalar_expr import applied, apply, choose, convert, never, number, sums_in
+from glenside.codegen.loop_ir.step_loops import nests_of
+from glenside.codegen.lowering import recurrences
 from glenside.codegen.lowering.concat_in_place import (
-    Border,
     Hosting,
     are_interleaved,
+    bordered,
     hosting,
     is_reshaped,
     layouts_of,
@@ -38,6 +41,7 @@ from glenside.codegen.lowering.inline_reductions import join_of
 from glenside.codegen.lowering.layout_assignment import best_order, is_narrow, lanes_to_fill
 from glenside.codegen.lowering.materialize import addressed_by, is_inline, is_sorting, stored_terms
 from glenside.codegen.lowering.quantized_weights import scaled_activations
+from glenside.codegen.lowering.recurrences import LowerBody
 from glenside.codegen.lowering.reductions import normalized
 from glenside.codegen.lowering.term_reads import asking_of, dims_of_parts
 from glenside.codegen.passes.fuse_padding import BORDER
@@ -57,6 +61,7 @@ from glenside.ir.rational import exact
 from glenside.ir.term import Term, build, postorder
 from glenside.ir.tuples import arrays_of
 from glenside.ir.types import Dims, TupleType
+from glenside.passes.loop_bodies import body_program
 
 _SOFTMAX_STEPS_PER_ELEMENT = 20
 """Loop steps that one element of a softmax costs: its exponential is computed twice."""
@@ -78,18 +83,19 @@ class Lowering:
     positions  computed indices of the current formula: (index, size of the axis) -> its variable
     single   constants of one element -> its value
     normalized  operands of softmaxes with long rows; `in_rows` are their memories, whose last axis is contiguous
-    sorted   sort results and their operands: their rows get no padding
+    sorted   sort results, states of loops and their operands: their rows get no padding
+    looped   loops of steps
     computed  terms that the current nest computes
     """
 
-    def __init__(self, program: Program, machine: Machine | None) -> None:
-        self.program, self.machine = program, machine
+    def __init__(self, program: Program, machine: Machine | None, lower_body: LowerBody) -> None:
+        self.program, self.machine, self.lower_body = program, machine, lower_body
         self.results = arrays_of(program.term)
         self.terms = [t for t in postorder(*self.results) if not isinstance(t.type, TupleType)]
         for term in self.terms:
             if term.operator.opaque:
                 raise BadInput(f"{term.operator.name} {term.attributes[0]!r} cannot be compiled: it has no definition")
-            if not is_inline(term) and join_of(term) is None and filler(term) is None:
+            if not is_inline(term) and join_of(term) is None and filler(term) is None and term.operator.name != "scan":
                 raise BadInput(f"{name_of(term)} is not compiled yet")
         self.views: dict[Term, View] = {}
         self.hosted: dict[Term, Hosting] = {}
@@ -110,6 +116,10 @@ class Lowering:
         self.normalized = {_below_reshapes(term.children[0]) for term in self.terms if _has_long_rows(term)}
         self.in_rows: set[Memory] = set()
         self.sorted = {own for term in self.terms if is_sorting(term) for own in (term, *term.children)}
+        self.looped: list[recurrences.Lowered] = []
+        for term in self.terms:
+            if term.operator.name == "scan":
+                self.sorted |= {term, *recurrences.stored_operands(term)}
         self._vectors: dict[object, Callable[[Filling], list[Statement] | None]] = {
             normalized: self._normalized,
             mapped: self._mapped,
@@ -137,11 +147,13 @@ class Lowering:
     def loops(self, module: Module) -> Loops:
         """Returns the loops of a module: its nests, the buffers that they use, results, and layouts."""
         every = [*(memory.buffer for memory in self.memories), *(packing.buffer for packing in module.packings)]
+        every += [buffer for own in self.looped for buffer in own.temporaries]
         read = {buffer for nest in module.nests for buffer in used_buffers(nest.body)}
         buffers = [b for b in every if b in read or b.role in (Role.INPUT, Role.RESULT)]
         results = tuple(self.filled[t].buffer for t in self.results)
         layouts = layouts_of(self.views, self.hosted.values())
-        return Loops(self.program.name, tuple(buffers), module.nests, results, module.packings, layouts)
+        bodies = tuple(own.loop for own in self.looped)
+        return Loops(self.program.name, tuple(buffers), module.nests, results, module.packings, layouts, bodies)
 
     def _memory(self, term: Term, dims: Dims | None = None, **layout: Any) -> Memory:
         """Returns the memory of a term: of results and of terms read at computed indices row-major by default."""
@@ -195,14 +207,32 @@ class Lowering:
             for copied, view in hosted.copies:
                 self._nest(f"copy of {name_of(copied)}", Filling(self, copied, view))
             if hosted.borders:
-                self._nest(BORDER, Filling(self, term, self.views[term]), partial(_bordered, hosted.borders))
+                self._nest(BORDER, Filling(self, term, self.views[term]), partial(bordered, hosted.borders))
             return self.views[term].memory
+        if term.operator.name == "scan":
+            return self._loop(term)
         tensor = term.operator.name == "access-tensor"
         new = tensor or term not in self.views
         view = View.whole(self._memory(term, self._dims(term))) if new else self.views[term]
         self._nest(name_of(term), Filling(self, term, view), None if term in self.inline.sources else filler(term))
         self.views.setdefault(term, view)  # a tensor that is a result is still read from its own memory
         return view.memory
+
+    def _loop(self, term: Term) -> Memory:
+        """Builds the nests of a loop of steps: of its initial state, and of its body."""
+        memory = self._memory(term)
+        memory.row_major()
+        view, initial = View.whole(memory), term.children[0]
+        self.views.setdefault(term, view)
+        self._nest("initial state", Filling(self, initial, View(memory, Dims((1, *initial.access.dims)), (0, 0))))
+        self.nests[-1] = replace(self.nests[-1], terms=(*self.nests[-1].terms, term))
+        body = body_program(term, f"{self.program.name}, step", self.program.constants)
+        constants = {own.name: own.buffer for own in self.memories if own.role is Role.CONSTANT}
+        made = recurrences.lowered(term, len(self.looped), view, self.views, constants, body, self.lower_body(body))
+        self.looped.append(made)
+        self.packings += made.packings
+        self.nests += nests_of(made.loop)
+        return memory
 
     def _dims(self, term: Term) -> Dims | None:
         """Returns the dims in which a term is stored, if these differ from its own."""
@@ -451,19 +481,6 @@ class Lowering:
         for piece in reversed(pieces):
             result = choose(piece.guards, self.pull(term.children[piece.operand], piece.indices), result)
         return result
-
-
-def _bordered(borders: Sequence[Border], nest: Filling) -> list[Statement]:
-    """Fills the boxes of padding of a buffer."""
-    made: list[Statement] = []
-    for begin, end, fill in borders:
-        value = number(None if fill is Fill.LOWEST else 0, nest.dtype)
-        dims = [high - low for low, high in zip(begin, end, strict=True)]
-        axes, at = nest.counters([dims[axis] for axis in nest.view.memory.axis_order])
-        moved = dict(zip(nest.view.memory.axis_order, at, strict=True))
-        place = nest.view.memory.place([moved[axis] + begin[axis] for axis in range(len(begin))])
-        made += around(axes, [Store(nest.buffer, place, value)])
-    return made
 
 
 def _has_long_rows(term: Term) -> bool:

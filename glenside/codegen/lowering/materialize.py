@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from glenside.codegen.lowering.fill_rules import category_of, filler, is_unrolled
 from glenside.codegen.lowering.inline_gathers import InlineGathers
 from glenside.codegen.lowering.inline_reductions import join_of
+from glenside.codegen.lowering.recurrences import stored_operands
 from glenside.ir.dtypes import INTEGERS, RECORDS
 from glenside.ir.operator import Category
 from glenside.ir.term import Term, constants_under
@@ -20,7 +21,7 @@ _MAX_FORMULA_STEPS = 100
 _GATHERS = frozenset({"access-gather", "access-gather-nd"})
 """Operators that read their first operand at computed indices."""
 _NONE_INLINE = InlineGathers()
-_READ_ONCE = frozenset({"access-gather", "access-overlap-add", "linear-map", "access-scatter-nd"})
+_READ_ONCE = frozenset({"access-gather", "access-overlap-add", "linear-map", "access-scatter-nd", "scan"})
 
 
 def is_inline(term: Term) -> bool:
@@ -101,6 +102,8 @@ def addressed_by(term: Term, inline: InlineGathers = _NONE_INLINE) -> set[Term]:
     if term in inline.sources:
         source, *_ = inline.sources[term]
         return {source} if source.operator.name != "access-tensor" else set()
+    if term.operator.name == "scan":
+        return {child for child in stored_operands(term) if child.operator.name != "access-tensor"}
     if term.operator.name in _GATHERS or is_sorting(term):
         return {child for child in term.children[:1] if child.operator.name != "access-tensor"}
     return set()

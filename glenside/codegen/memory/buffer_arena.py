@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from glenside.codegen.loop_ir.accesses import used_buffers
 from glenside.codegen.loop_ir.ir import Buffer, For, Loops, Role, Statement
+from glenside.codegen.loop_ir.step_loops import groups
 from glenside.codegen.memory.inplace_reuse import overwritten
 from glenside.codegen.memory.offset_assignment import Interval, Plan, placed
 from glenside.ir.dtypes import RECORDS
@@ -56,7 +57,7 @@ class Arena:
 
 def arena(loops: Loops, in_place: bool = True) -> Arena:
     """Plans the temporaries in the least memory found; reuses operands, if `in_place`, where that is no larger."""
-    lives = _lives([nest.body for nest in loops.nests], Role.TEMPORARY)
+    lives = _temporaries(loops)
     over = overwritten(loops.nests, lives) if in_place else {}
     plan = _planned(lives, over)
     apart = _planned(lives, {}) if plan.plan.height > plan.plan.bound else plan
@@ -69,7 +70,7 @@ def arena(loops: Loops, in_place: bool = True) -> Arena:
 
 def needed(loops: Loops) -> list[int]:
     """Returns the bytes of temporaries that are live during each nest."""
-    lives = _lives([nest.body for nest in loops.nests], Role.TEMPORARY)
+    lives = _temporaries(loops)
     lasting = _together(lives, overwritten(loops.nests, lives))
     return [
         sum(lines(b) * LINE for b, (first, last) in lasting.items() if first <= time <= last)
@@ -116,6 +117,20 @@ def _lowest(buffer: Buffer, over: Mapping[Buffer, Buffer]) -> Buffer:
     while buffer in over:
         buffer = over[buffer]
     return buffer
+
+
+def _temporaries(loops: Loops) -> dict[Buffer, tuple[int, int]]:
+    """Returns the live range of each temporary: one that a loop shares with nests around it lives in all its steps."""
+    lives = _lives([nest.body for nest in loops.nests], Role.TEMPORARY)
+    begin = 0
+    for counter, nests in groups(loops.nests):
+        end = begin + len(nests)
+        for buffer in {b for nest in nests for b in used_buffers(nest.body) if b in lives} if counter else ():
+            first, last = lives[buffer]
+            if first < begin or last >= end:
+                lives[buffer] = min(first, begin), max(last, end)  # past the last nest, which runs again
+        begin = end
+    return lives
 
 
 def _lives(bodies: Sequence[Sequence[Statement]], role: Role) -> dict[Buffer, tuple[int, int]]:

@@ -31,7 +31,11 @@ def hoist_results(module: Module, _machine: Machine) -> Module:
     moved: set[int] = set()
     for number, own in enumerate(fills):
         kept = [b for b in own if b.role not in (Role.REGISTER, Role.SCRATCH)]
-        if not kept or not all(b.role is Role.RESULT and makers[b] == [number] and b not in readers for b in kept):
+        if (
+            nests[number].steps
+            or not kept
+            or not all(b.role is Role.RESULT and makers[b] == [number] and b not in readers for b in kept)
+        ):
             continue
         alone = [n for b in reads[number] if b in packed and readers[b] == [number] for n in makers[b]]
         group = [*sorted(alone), number]

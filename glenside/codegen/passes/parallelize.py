@@ -28,7 +28,7 @@ def parallelize(module: Module, machine: Machine) -> Module:
     ways = [either_way(nest, machine, threads) for nest in nests]
     spared = [_saved_ns(nest, way) for nest, way in zip(nests, ways, strict=True)]
     shared = decided(spared, _transfer_costs(nests, ways, threads))
-    return module.with_nests([nest if shared[i] else _serial(nest) for i, nest in enumerate(nests)])
+    return module.with_nests([nest if shared[i] or nest.steps else _serial(nest) for i, nest in enumerate(nests)])
 
 
 def _saved_ns(nest: Nest, way: EitherWay) -> float:

@@ -46,6 +46,13 @@ def _eye(meaning: Meaning, term: Term, places: Places) -> Array:
     return np.where(places[0] == places[1], one, zero)
 
 
+def _states(meaning: Meaning, term: Term, places: Places) -> Array:
+    """Returns elements of the initial state; a loop's body is compared by itself."""
+    if np.any(places[0]):
+        raise NotSampled("a state of a loop")
+    return meaning.at(term.children[0], places[1:])
+
+
 def _cast(meaning: Meaning, term: Term, places: Places) -> Array:
     value = np.ascontiguousarray(meaning.at(term.children[0], places))
     change = meaning.field.cast if term.operator.name == "cast" else meaning.field.reinterpret
@@ -253,6 +260,7 @@ RULES: dict[str, Callable[[Meaning, Term, Places], Array]] = {
     "access-gather-nd": _gathered_nd,
     "access-scatter-nd": _scattered,
     "linear-map": _mapped,
+    "scan": _states,
     "access-overlap-add": _overlapped,
     "overlap-add-product": _overlapped_product,
     "tiled-product": _products,

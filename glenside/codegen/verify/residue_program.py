@@ -33,7 +33,6 @@ class Plain(Printer):
     """Prints every loop as a serial `for`, and each nest as a function."""
 
     def _calls(self, nest: Nest) -> Iterator[str]:
-        numbers = self.numbers
         self.names, self.written, self.declared = {}, set(), set()
         lines = list(self._statements(nest.body, "    "))
         given = [b for b in self.names if b.role is not Role.SCRATCH]
@@ -51,7 +50,7 @@ class Plain(Printer):
         head = f"int NAME({', '.join(parameters) or 'void'})\n{{"
         text = "\n".join([head, *taken, *registers, *lines, *freed, "    return 0;", "}"])
         name = self.nests.setdefault(text, f"nest{len(self.nests) + 1}")
-        places = [f"b{numbers[buffer]}" for buffer in given]
+        places = [self._pointer_to(buffer, {}) for buffer in given]
         yield f"    if ((status = {name}({', '.join(places)}))) return status;"
 
     def _for(self, loop: For, indent: str) -> Iterator[str]:

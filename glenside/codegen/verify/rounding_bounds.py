@@ -208,7 +208,8 @@ _SHAPES = {"cosh": "even", "tan": "between_poles"}
 
 
 class Bounds(Plain):
-    """Prints `int run(int64_t nest, const void *const *given, void *const *results, unsigned char *arena, void *own)`.
+    """Prints `int run(int64_t nest, int64_t step, const void *const *given, void *const *results, unsigned char *arena,
+    void *own)`.
 
     `run` reads other buffers as exact values; the nest fills `own`, of C type `num` if it holds floats.
     """
@@ -220,7 +221,7 @@ class Bounds(Plain):
         self.made: dict[str, set[Formula]] = {}
 
     def entries(self, given: str, steps: Sequence[str]) -> Iterator[str]:
-        yield from self.switch(f"int run(int64_t nest, {given}, void *own)", "own", steps)
+        yield from self.switch(f"int run(int64_t nest, int64_t step, {given}, void *own)", "own", steps)
 
     def _step(self, nest: Nest) -> Iterator[str]:
         self.filled, self.made = nest.buffer, _made_by(nest.body)

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from glenside.codegen.loop_ir.faults import Condition, Fault
 from glenside.codegen.loop_ir.ir import Buffer, Loops, Nest, Packing, Role
 from glenside.codegen.loop_ir.open_axes import is_open
 from glenside.codegen.loop_ir.pass_observer import observed
+from glenside.codegen.loop_ir.step_loops import groups, nests_of
+from glenside.codegen.loop_ir.structural_hash import alike
 from glenside.codegen.memory.buffer_arena import Arena
 from glenside.codegen.translation_validation.validate import Validation, mismatches, packed_wrongly
 from glenside.codegen.verify.verify_loops import Checker
@@ -47,15 +50,42 @@ def verify(
 
     Raises Unverified, which names the layer and the fault.
     """
-    for fault in (*Checker().faults(loops, plan), *_interface(loops, program)):
+    for fault in (*Checker().faults(loops, plan), *_interface(loops, program), *_bodies(loops)):
         raise Unverified(_sentence(fault, loops, program))
-    found = mismatches(
-        loops, program.term, program.constants, _SAMPLING_SECONDS + _SAMPLING_SECONDS_PER_NEST * len(loops.nests)
-    )
+    found = _sampled(loops, program)
+    for body in loops.bodies:
+        found = found.plus(_sampled(body.loops, body.program))
     compared = loops.packings if packings is None else packings
     for fault in (*found.wrong, *packed_wrongly(compared, constants, program.constants)):
         raise Unverified(_sentence(fault, loops, program))
     return found
+
+
+def _sampled(loops: Loops, program: Program) -> Validation:
+    seconds = _SAMPLING_SECONDS + _SAMPLING_SECONDS_PER_NEST * len(loops.nests)
+    return mismatches(loops, program.term, program.constants, seconds)
+
+
+def _bodies(loops: Loops) -> Iterator[Fault]:
+    """Yields a fault for each loop of steps whose nests are not those of its body, which is sampled by itself."""
+    packed = {packing.buffer: replace(packing, buffer=packing.source) for packing in loops.packings}
+    own = {counter: nests for counter, nests in groups(loops.nests) if counter is not None}
+    for body in loops.bodies:
+        wanted = nests_of(body)
+        for buffer, packing in ((p.buffer, p) for p in body.loops.packings if p.buffer.role is Role.CONSTANT):
+            packed.setdefault(
+                buffer, replace(packing, buffer=body.places[packing.source][0], source=body.places[packing.source][0])
+            )
+        if len(wanted) != len(own.get(body.counter, ())):
+            yield Fault(Condition.MEANING, f"the loop of {body.program.name} has other nests than its body")
+            continue
+        for nest, other in zip(own[body.counter], wanted, strict=True):
+            (like, buffers), (unlike, others) = alike(nest.body), alike(other.body)
+            same = like == unlike and all(
+                a is b or (a in packed and packed[a] == packed.get(b)) for a, b in zip(buffers, others, strict=True)
+            )
+            if not same:
+                yield Fault(Condition.MEANING, "it differs from the nest of the loop's body", nest)
 
 
 def _interface(loops: Loops, program: Program) -> Iterator[Fault]:

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
-from glenside.codegen.loop_ir.accesses import Access
+from glenside.codegen.loop_ir.accesses import Access, accesses
 from glenside.codegen.loop_ir.faults import Condition, Fault
 from glenside.codegen.loop_ir.footprints import footprint
 from glenside.codegen.loop_ir.index_boxes import Box, box_of
-from glenside.codegen.loop_ir.ir import Buffer, Loops, Nest, Packing, Role, Statement
+from glenside.codegen.loop_ir.ir import Buffer, For, Loops, Nest, Packing, Role, Statement
+from glenside.codegen.loop_ir.step_loops import at_step, groups, strides
 from glenside.codegen.loop_ir.structural_hash import alike
 from glenside.codegen.memory.buffer_arena import Arena
 from glenside.codegen.memory.inplace_reuse import may_overwrite
@@ -26,6 +28,7 @@ from glenside.codegen.verify.verify_nest import NestFaults
 from glenside.codegen.verify.well_formed import ill_formed
 from glenside.codegen.verify.written_elements import Written
 from glenside.ir.dtypes import RECORDS
+from glenside.ir.index_map import Axis
 from glenside.ir.types import Dims
 
 _GIVEN = (Role.INPUT, Role.CONSTANT)
@@ -69,14 +72,48 @@ class Checker:
                 self.written[buffer] = Written(buffer.dims.product())
         if plan is not None:
             yield from self._planned(plan)
-        for nest in loops.nests:
-            yield from self._nest(nest, places)
+        for counter, nests in groups(loops.nests):
+            found = (self._nest(nest, places) for nest in nests)
+            yield from chain.from_iterable(found) if counter is None else self._loop(counter, nests, places)
         yield from narrow_faults(loops)
         for buffer in dict.fromkeys(loops.results):
             written = self.written.get(buffer)
             if written is None or not written.is_whole:
                 where = "" if written is None else f"[{int(np.argmin(written.mask()))}]"
                 yield Fault(Condition.RESULTS, f"{buffer}{where} is a result that no nest writes")
+
+    def _loop(self, counter: Axis, nests: Sequence[Nest], places: Mapping[Buffer, int]) -> Iterator[Fault]:
+        """Yields the faults of a loop around nests, by induction: all accesses to a buffer move by one stride a step.
+
+        Accesses that are within a buffer in the first and the last step are so between them. Of the buffers that the
+        loop writes, a step is verified with what the step before wrote alone: each later step has moved by as much.
+        """
+        whole = [replace(nest, body=(For(counter, nest.body),), steps=None) for nest in nests]
+        filled = {access.buffer for nest in whole for access in accesses(nest.body) if access.writes}
+        moved = {
+            buffer for nest in nests for buffer, stride in strides(nest).items() if stride and buffer in self.written
+        }
+        kept = {buffer: self.written[buffer] for buffer in moved & filled}
+        for buffer in kept:
+            if not filled.isdisjoint(self.over.get(buffer, ())):
+                yield Fault(Condition.ARENA, f"the loop around {nests[0].what} overwrites {buffer}", nests[0])
+        every = range(counter.size)
+        for step in (
+            every if any(not self.written[b].is_whole for b in moved - filled) else {0, 1, *every[-1:]} & {*every}
+        ):
+            if step:
+                self.written |= {buffer: Written(buffer.dims.product()) for buffer in kept}
+                for nest in nests:
+                    self._write(at_step(nest, step - 1))
+            for nest in nests:
+                yield from self._nest(at_step(nest, step), places)
+        self.written |= kept
+        for nest in whole:
+            self._write(nest)
+
+    def _write(self, nest: Nest) -> None:
+        """Records what a verified nest writes."""
+        self._record_writes([access for access in accesses(nest.body) if access.writes], False)
 
     def _packed(self, packing: Packing) -> Iterator[Fault]:
         """Yields the faults of the packing of a constant."""

@@ -7,6 +7,7 @@ import keyword
 import re
 from collections.abc import Iterable
 
+from glenside.builder.unrolling import without_loops
 from glenside.exporters.jax import operators as _operators  # noqa: F401 (fills the tables)
 from glenside.exporters.jax.operators.movement import addressed
 from glenside.exporters.jax.registry import OPERATOR_EXPORTS, OPERATORS_LEFT_OUT, Held, Operand, left_out
@@ -42,9 +43,10 @@ def export_jax(program: Program) -> str:
     Its arguments are `program.tensors`, inputs and constants alike, in that order; its docstring lists them. A result
     is an array, a tuple a tuple. A product is one `lax.dot_general`. A linear-map is additions, and one product by a
     constant for all rows with denominators. truncate is omitted, since SPU truncates after each product. Numbers of 64
-    bits need JAX's `jax_enable_x64`. Raises BadInput for operators without an export: those of `OPERATORS_LEFT_OUT`,
-    and others that their own exports refuse.
+    bits need JAX's `jax_enable_x64`. Loops are written step by step. Raises BadInput for operators without an export:
+    those of `OPERATORS_LEFT_OUT`, and others that their own exports refuse.
     """
+    program = without_loops(program)
     source = Source(argument_names(program.tensors))
     done: dict[Term, Held] = {}
     for term in program.info.order:

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from glenside.builder.unrolling import without_loops
 from glenside.exporters.onnx import operators as _operators  # noqa: F401 (fills the tables)
 from glenside.exporters.onnx import standard as _standard  # noqa: F401 (fills its table)
 from glenside.exporters.onnx.emitter import Emitter
@@ -76,7 +77,8 @@ def moved(program: Program) -> tuple[Counter[str], int]:
 
 
 def _emitted(program: Program) -> tuple[Emitter, dict[str, Value]]:
-    """Returns the graph of a program, and its results by name. Raises BadInput."""
+    """Returns the graph of a program, and its results by name; loops are written step by step. Raises BadInput."""
+    program = without_loops(program)
     for name in program.tensors:
         if not _spells(name):
             raise BadInput(f"an ONNX file requires names of at least one Unicode character, got {spelled_name(name)}")
