@@ -320,7 +320,7 @@ class Lowering:
         statements = None if found is None else found.statements(nest.axes, self.machine)
         if found is None or statements is None:
             return None
-        if not found.logarithm:
+        if not found.logarithm and found.is_affine:
             self.block = found
         return statements
 

@@ -18,6 +18,7 @@ from glenside.codegen.loop_ir.affine_analysis import (
     coefficient,
     indices_of,
     is_affine,
+    is_direct,
     substituted,
 )
 from glenside.codegen.loop_ir.compute_block import Joined
@@ -57,10 +58,18 @@ class Softmax:
         """Returns the softmax with each index replaced by `change` of it."""
         return replace(self, place=change(self.place), element=changed(self.element, change))
 
+    def _indices(self) -> list[Index]:
+        return [self.place, *indices_of(self.element)]
+
+    @property
+    def is_affine(self) -> bool:
+        """True if no quotient is in an index: then passes may schedule the softmax anew."""
+        return all(map(is_affine, self._indices()))
+
     def statements(self, axes: Iterator[int], machine: Machine) -> list[Statement] | None:
         """Returns the loops, or None if they cannot be vectorized."""
         dtype = self.largest.dtype
-        if not in_vectors(self.element, dtype) or not all(map(is_affine, (self.place, *indices_of(self.element)))):
+        if not in_vectors(self.element, dtype) or not all(is_direct(index, self.along) for index in self._indices()):
             return None
         narrow = self.buffer.dtype != dtype
         powers = Buffer("powers", Dims((self.along.size,)), dtype, Role.SCRATCH) if narrow else self.buffer
@@ -73,7 +82,7 @@ class Softmax:
         )
         most, total = (joined_in_lanes(joined, axes, machine) for joined in joins)
         if most is None or total is None:
-            return None if narrow else self._of_short(axes, machine)
+            return None if narrow or not self.is_affine else self._of_short(axes, machine)
         each = partial(self._each, axes=axes, machine=machine)
         if self.logarithm:
             logarithm = Let(self.total, apply("log", self.total), known=True)
