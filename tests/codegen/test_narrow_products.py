@@ -7,20 +7,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from small_weights import product
 
 import glenside as gl
 from glenside.codegen.emit_c.printer import source
 from glenside.codegen.loop_ir.faults import Condition
 from glenside.codegen.loop_ir.interpreter import interpret
-from glenside.codegen.loop_ir.intrinsics import DOT_16, QUADS
+from glenside.codegen.loop_ir.intrinsics import DOT_4_SIGNED, DOT_16, QUADS
 from glenside.codegen.loop_ir.ir import Apply, Buffer, For, Formula, Load, Loops, Nest, Role, Store, Way
 from glenside.codegen.loop_ir.scalar_expr import apply, convert, number
+from glenside.codegen.lowering.quantized_activations import with_activations
 from glenside.codegen.processor.model import MACHINES, is_here
 from glenside.codegen.runtime.arguments import pointers
 from glenside.codegen.runtime.compile_and_load import loaded
 from glenside.codegen.verify.value_ranges import narrow_faults
 from glenside.codegen.verify.verify_loops import Checker
 from glenside.ir.index_map import Axis, Index
+from glenside.ir.term import Term, build, rebuild_all
 from glenside.ir.types import Dims
 
 pytestmark = pytest.mark.needs_compiler
@@ -139,12 +142,81 @@ def test_unknown_ranges_are_those_of_dtypes() -> None:
 
 @pytest.mark.skipif("avx2" not in HERE, reason="no AVX2")
 @pytest.mark.parametrize("rows", [1, 13])
-def test_weights_of_4_bits_use_them(rows: int) -> None:
+def test_weights_of_few_bits_use_them(rows: int) -> None:
     rng, b = np.random.default_rng(0), gl.Builder()
     x = b.input("x", (rows, 256))
     w = b.constant("w", (72, 256), value=rng.standard_normal((72, 256)).astype("f4"))
     program = b.finish(b.linear(x, w))
-    for weights, used in (("int4", True), ("int8", False)):
+    for weights, dot in (("int4", "dot16"), ("int8", "dot4_signed")):
         small = gl.quantize_weights(program, weights, 32)
         function = gl.compile(small, "none", machine="avx2", activations="int8", check=True)
-        assert ("dot16(" in str(function.loops)) == used
+        assert f"{dot}(" in str(function.loops)
+
+
+def _signed(least: int, formula: str = "instruction") -> Loops:
+    """Returns loops that clamp activations to a least one, and then add four products with int8 weights."""
+    a, given = (Buffer(n, Dims((ROWS, size)), "int8", Role.INPUT) for n, size in (("a", 4), ("b", 4 * LANES)))
+    s, y = (Buffer(n, Dims((ROWS, LANES)), "int32", r) for n, r in (("s", Role.INPUT), ("y", Role.RESULT)))
+    own = Buffer("u", a.dims, "int8", Role.TEMPORARY)
+    each, row, lane = Axis(0, a.dims.product()), Axis(1, ROWS), Axis(2, LANES)
+    clamped = apply("max", Load(a, Index(((each, 1),))), number(least, "int8"))
+    words = [Load(own, Index(((row, 4),), i)) for i in range(4)]
+    block = [Load(given, Index(((row, 4 * LANES), (lane, 4)), i)) for i in range(4)]
+    place = Index(((row, LANES), (lane, 1)))
+    operands: tuple[Formula, ...] = (Load(s, place), *words, *block)
+    assert DOT_4_SIGNED.narrow is not None
+    is_text = formula == "text"
+    value = DOT_4_SIGNED.narrow(operands) if is_text else Apply(DOT_4_SIGNED, operands, "int32")
+    inner = For(lane, (Store(y, place, value),), Way.LOOP if is_text else Way.VECTOR)
+    nests = (
+        Nest("activations", own, (For(each, (Store(own, Index(((each, 1),)), clamped),)),)),
+        Nest("products", y, (For(row, (inner,)),)),
+    )
+    return Loops("p", (a, given, s, own, y), nests, (y,))
+
+
+def _signed_values(least: int) -> dict[str, np.ndarray]:
+    draw = np.random.default_rng(0)
+    a = draw.choice([least, -1, 0, 1, 127], (ROWS, 4)).astype(np.int8)
+    b = draw.choice([-128, -127, -1, 0, 1, 127], (ROWS, 4 * LANES)).astype(np.int8)
+    a[:4], b[:4], a[4:8], b[4:8] = least, -128, 127, -128  # the largest sums
+    return {"a": a, "b": b, "s": draw.choice([-(1 << 31), 0, (1 << 31) - 1], (ROWS, LANES)).astype(np.int32)}
+
+
+def test_products_of_signed_bytes() -> None:
+    """Weights may be -128, activations may not: they have no negative, which the text takes."""
+    loops, values = _signed(-127), _signed_values(-127)
+    assert not _narrow(loops)
+    products = np.einsum(
+        "ri,rli->rl", values["a"].astype(np.int64), values["b"].reshape(ROWS, LANES, 4).astype(np.int64)
+    )
+    want = (values["s"] + products).astype(np.int32)
+    assert np.array_equal(interpret(loops, values)[0], want)
+    assert np.array_equal(interpret(_signed(-127, "text"), values)[0], want)
+    for name in HERE:
+        assert np.array_equal(_ran(loops, values, name), want), name
+    beyond, values = _signed(-128), _signed_values(-128)
+    assert _narrow(beyond) == ["a step of dot4_signed gives -128..128, beyond -128..127"]
+    clamped = interpret(_signed(-128, "text"), values)[0]
+    assert not np.array_equal(clamped, interpret(beyond, values)[0])
+    if "avx2" in HERE:
+        assert np.array_equal(_ran(beyond, values, "avx2"), clamped)
+
+
+@pytest.mark.skipif("avx2" not in HERE, reason="no AVX2")
+@pytest.mark.parametrize(("least", "dot"), [(-127, "dot4_signed"), (-128, "dot4_turned")])
+def test_clamps_of_activations_choose_the_instruction(least: int, dot: str) -> None:
+    """A program whose activations may be -128 is compiled with the instruction for all int8."""
+
+    def clamped(term: Term, _: tuple[Term, ...]) -> Term | None:
+        is_end = term.operator.name == "full" and term.attributes[1] == "-127"
+        return build("full", term.attributes[0], least, "float32") if is_end else None
+
+    rng = np.random.default_rng(0)
+    program = with_activations(product(2, 64, 128, 32, -128, 127), "int8")
+    program = program.with_roots(rebuild_all(program.roots, clamped))
+    function = gl.compile(program, "none", machine="avx2")
+    x = rng.standard_normal((2, 128)).astype(np.float32)
+    wanted = gl.evaluate([program.term], {**program.constants, "x": x})[0]
+    assert np.allclose(function(x), wanted, atol=1e-5 * abs(wanted).max())
+    assert f"{dot}(" in str(function.loops)

@@ -46,7 +46,7 @@ def test_products_of_every_range_of_weights(machine: str, dtype: str, least: int
     program = product(3, 70, 128, 32, least, most, "int16")
     function = gl.compile(program, "none", machine=machine, check=True, activations="int8")
     assert constants(function)[dtype] == 70 * 128 * int(dtype[4:]) // 8
-    assert any(f"{name}(" in str(function.loops) for name in ("dot4_turned", "dot16"))
+    assert any(f"{name}(" in str(function.loops) for name in ("dot4_turned", "dot4_signed", "dot16"))
     rounded, exact = _compared(program, function)
     assert rounded < 2e-6
     assert 1e-4 < exact < 3e-2
@@ -64,7 +64,7 @@ def test_other_shapes_and_blocks(rows: int, columns: int, depth: int, block: int
     """Columns of no whole vector, packed bytes of one integer, and rows that share a panel of bytes."""
     program = product(rows, columns, depth, block, -8, 7)
     function = gl.compile(program, "none", check=True, activations="int8")
-    assert any(f"{name}(" in str(function.loops) for name in ("dot4_turned", "dot16"))
+    assert any(f"{name}(" in str(function.loops) for name in ("dot4_turned", "dot4_signed", "dot16"))
     assert _compared(program, function)[0] < 2e-6
 
 

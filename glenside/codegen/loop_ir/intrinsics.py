@@ -183,14 +183,60 @@ def _narrow_sum_of_16(operands: Sequence[Formula]) -> Formula:
         apply("multiply", convert(convert(a, "int8"), "int32"), convert(convert(b, "uint8"), "int32"))
         for a, b in zip(rest[: 4 * QUADS], rest[4 * QUADS :], strict=True)
     ]
-    least, most = (number(end, "int32") for end in limits("int16"))
     for half in (0, 2):
         short: Formula = number(0, "int16")
         for first, second in zip(products[half::4], products[half + 1 :: 4], strict=True):
-            pair = apply("max", apply("min", apply("add", first, second), most), least)
+            pair = _saturated(apply("add", first, second))
             short = convert(apply("add", convert(short, "int32"), pair), "int16")
         total = apply("add", total, convert(short, "int32"))
     return total
+
+
+_DOT_4_SIGNED = """static inline i32xLANES NAME(i32xLANES sum, uint32_t word, u8xBYTES b)
+{
+#if defined __AVX2__ && SIZE <= 32
+    u8xBYTES size, turned;
+    i16xSHORTS pairs;
+    __asm__("vpabsb %1, %0" : "=x"(size) : "x"(b));
+    __asm__("vpsignb %2, %1, %0" : "=x"(turned) : "x"((u32xLANES){0} + word), "x"(b));
+    __asm__("vpmaddubsw %2, %1, %0" : "=x"(pairs) : "x"(size), "x"(turned));
+    __asm__("vpmaddwd %2, %1, %0" : "=x"(pairs) : "x"(pairs), "x"((i16xSHORTS){0} + (int16_t)1));
+    sum = (i32xLANES)((u32xLANES)sum + (u32xLANES)pairs);
+#else
+    for (int i = 0; i < 4; i++) {
+        u32xLANES signed_byte = (u32xLANES)((i32xLANES)((u32xLANES)b << (24 - 8 * i)) >> 24);
+        sum = (i32xLANES)((u32xLANES)sum + signed_byte * (uint32_t)(int8_t)(word >> 8 * i));
+    }
+#endif
+    return sum;
+}"""
+
+
+def _sum_of_4_signed(operands: Sequence[Formula]) -> Formula:
+    """Returns sum + four products of signed bytes."""
+    total, *bytes_ = operands
+    for a, b in zip(bytes_[:4], bytes_[4:], strict=True):
+        total = apply("add", total, apply("multiply", convert(a, "int32"), convert(b, "int32")))
+    return total
+
+
+def _narrow_sum_of_4_signed(operands: Sequence[Formula]) -> Formula:
+    """Returns the sum by vpabsb, vpsignb and vpmaddubsw: the size of b, the negative of a, and pairs are clamped."""
+    total, *rest = operands
+    products = []
+    for a, b in zip(rest[:4], rest[4:], strict=True):
+        first, second = (convert(byte, "int32") for byte in (a, b))
+        size = convert(convert(apply("abs", second), "uint8"), "int32")
+        turned = convert(convert(apply("multiply", apply("sign", second), first), "int8"), "int32")
+        products.append(apply("multiply", size, turned))
+    for half in (0, 2):
+        total = apply("add", total, _saturated(apply("add", *products[half : half + 2])))
+    return total
+
+
+def _saturated(pair: Formula) -> Formula:
+    least, most = (number(end, "int32") for end in limits("int16"))
+    return apply("max", apply("min", pair, most), least)
 
 
 _PRODUCT_OF_16 = """static inline i32xLANES NAME(i32xLANES sum, i32xLANES a, i32xLANES b)
@@ -227,6 +273,16 @@ DOT_4_TURNED = Instruction(
     operands=(Operand.VECTOR, Operand.NUMBER, Operand.WORD, Operand.BLOCK),
     meaning=_sum_of_4_turned,
     text=_DOT_4.replace("UNSIGNED", "b").replace("SIGNED", "a"),
+)
+DOT_4_SIGNED = Instruction(
+    "dot4_signed",
+    9,
+    "A sum, and four products of signed bytes.",
+    WHOLE,
+    operands=(Operand.VECTOR, Operand.WORD, Operand.BLOCK),
+    meaning=_sum_of_4_signed,
+    text=_DOT_4_SIGNED,
+    narrow=_narrow_sum_of_4_signed,
 )
 DOT_16 = Instruction(
     "dot16",
@@ -348,7 +404,7 @@ PARTS = tuple(
     for number in range(3)
 )
 """The parts of a float32 as a sum of three bfloat16: high, middle and low."""
-INSTRUCTIONS = {own.name: own for own in (DOT_4, DOT_4_TURNED, DOT_16, PRODUCT_OF_16, DOT_2, *PARTS)}
+INSTRUCTIONS = {own.name: own for own in (DOT_4, DOT_4_TURNED, DOT_4_SIGNED, DOT_16, PRODUCT_OF_16, DOT_2, *PARTS)}
 
 
 MAX_INTERLEAVE = 8

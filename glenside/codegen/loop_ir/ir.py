@@ -54,6 +54,7 @@ class Buffer:
 
     nibbles  n if C reads two elements of 4 bits from a byte, else 0: element e is in byte e // 2n * n + e % n, in the
              low half of the byte if e // n is even. n elements in a row are n bytes in a row, shifted by the same bits
+    symmetric  True if no integer is the least one of the dtype: each has a negative
     """
 
     name: str
@@ -61,6 +62,7 @@ class Buffer:
     dtype: str
     role: Role
     nibbles: int = 0
+    symmetric: bool = False
 
     @cached_property
     def bytes(self) -> int:

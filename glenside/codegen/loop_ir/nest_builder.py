@@ -32,6 +32,7 @@ class Memory:
 
     axis_order  the order of axes in memory; None: not assigned yet
     apart  True if rows that would map to the same cache sets are padded
+    symmetric  `Buffer.symmetric`
     shown  the dims of the buffer, if a result has other dims than its parts, with elements in the same order
     """
 
@@ -44,9 +45,10 @@ class Memory:
         apart: bool = False,
         axis_order: tuple[int, ...] | None = None,
         shown: Dims | None = None,
+        symmetric: bool = False,
     ) -> None:
         self.name, self.dims, self.dtype, self.role, self.apart = name, dims, dtype, role, apart
-        self._axis_order, self.shown = axis_order, shown
+        self._axis_order, self.shown, self.symmetric = axis_order, shown, symmetric
 
     @property
     def is_fixed(self) -> bool:
@@ -73,7 +75,7 @@ class Memory:
         size = RECORDS[self.dtype].numpy.itemsize
         if self.apart and size and len(dims) > 1 and dims.product() > dims[-1] and dims[-1] * size % _SET == 0:
             dims = Dims((*dims[:-1], dims[-1] + _APART // size))
-        return Buffer(self.name, self.shown or dims, self.dtype, self.role)
+        return Buffer(self.name, self.shown or dims, self.dtype, self.role, symmetric=self.symmetric)
 
     @property
     def _sizes(self) -> Dims:

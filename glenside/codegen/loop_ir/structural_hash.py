@@ -41,7 +41,7 @@ class Like:
     @classmethod
     def of(cls, body: Sequence[Statement]) -> Like:
         key, buffers = alike(body)
-        return cls((key, tuple((buffer.role, buffer.dims) for buffer in buffers)), body, buffers)
+        return cls((key, tuple((buffer.role, buffer.dims, buffer.symmetric) for buffer in buffers)), body, buffers)
 
     def names(self, other: Like) -> dict[Buffer, Buffer]:
         """Maps each buffer to the corresponding buffer of `other`, which must be equal."""

@@ -40,6 +40,7 @@ from glenside.codegen.lowering.inline_gathers import InlineGathers, inline_gathe
 from glenside.codegen.lowering.inline_reductions import join_of
 from glenside.codegen.lowering.layout_assignment import best_order, is_narrow, lanes_to_fill
 from glenside.codegen.lowering.materialize import addressed_by, is_inline, is_sorting, stored_terms
+from glenside.codegen.lowering.quantized_activations import is_symmetric
 from glenside.codegen.lowering.quantized_weights import scaled_activations
 from glenside.codegen.lowering.recurrences import LowerBody
 from glenside.codegen.lowering.reductions import normalized
@@ -160,6 +161,7 @@ class Lowering:
         role = Role.RESULT if term in self.results else Role.TEMPORARY
         name = f"{role.value}{next(self.numbers)}"
         apart = role is Role.TEMPORARY and self.machine is not None and term not in self.sorted
+        layout |= {"symmetric": is_symmetric(term)}
         memory = Memory(name, term.access.dims if dims is None else dims, term.access.dtype, role, apart, **layout)
         if role is Role.RESULT or term in self.addressed:
             memory.row_major()

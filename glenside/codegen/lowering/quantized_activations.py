@@ -69,6 +69,19 @@ def with_activations(program: Program, dtype: str) -> Program:
     return program.with_roots(roots, signature=signature)
 
 
+def is_symmetric(term: Term) -> bool:
+    """True if a term casts to int8 what it has clamped to -127..127: its negative is int8 too."""
+    if term.operator.name != "cast" or term.access.dtype != "int8":
+        return False
+    value, ends = term.children[0], dict[str, str]()
+    while value.operator.name == "compute" and value.attributes[0] in ("minimum", "maximum"):
+        kind, pair = value.attributes[0], value.children[0].children
+        if len(pair) != 2 or pair[1].operator.name != "full":
+            return False
+        value, ends[str(kind)] = pair[0], str(pair[1].attributes[1])
+    return ends == {"minimum": f"{_MOST}", "maximum": f"-{_MOST}"}
+
+
 def _is_weights(operand: Term) -> bool:
     return is_stored_so(operand) and operand.access.dims[-1] % _DEEP == 0
 
@@ -80,6 +93,8 @@ def _rounded(x: Term) -> Term:
     largest = reduce_axes("reduce-max", compute("abs", flat), [last], keep=True)
     largest = combine("maximum", largest, filled(largest, _LEAST_MAGNITUDE))
     inverse = divide(filled(largest, _MOST), largest)
-    integers = cast(compute("round", multiply(flat, broadcast(inverse, dims))), "int8")
+    rounded = compute("round", multiply(flat, broadcast(inverse, dims)))
+    least = combine("maximum", rounded, filled(rounded, -_MOST))
+    integers = cast(combine("minimum", least, filled(rounded, _MOST)), "int8")
     scale = divide(largest, filled(largest, _MOST))
     return split_at(multiply(cast(integers, "float32"), broadcast(scale, dims)), x.access.split)

@@ -17,7 +17,7 @@ from glenside.codegen.emit_c.nibbles import NIBBLES, WIDE_HALF
 from glenside.codegen.loop_ir.affine_analysis import at, changed, coefficient, substituted
 from glenside.codegen.loop_ir.block_packing import BlockSums, OffsetPacking
 from glenside.codegen.loop_ir.compute_block import Block, ScheduledBlock
-from glenside.codegen.loop_ir.intrinsics import DOT_4_TURNED, DOT_16, QUADS
+from glenside.codegen.loop_ir.intrinsics import DOT_4_SIGNED, DOT_4_TURNED, DOT_16, QUADS, Instruction
 from glenside.codegen.loop_ir.ir import (
     Apply,
     Buffer,
@@ -74,7 +74,8 @@ class BlockTiles(DeepTiles):
     def __init__(self, block: Block, axes: Iterator[int], machine: Machine) -> None:
         super().__init__(block, axes, machine)
         self.pair = self._factors() if self.has_columns else None
-        self.quads = QUADS if self.pair and self._adds_in_16_bits(self.pair[1].integers) else 1
+        self.dot = self._instruction() if self.pair else DOT_4_TURNED
+        self.quads = QUADS if self.dot is DOT_16 else 1
         self.at_once = self.quads * _DEEP if self.pair else 1
         self.integers: dict[Buffer, Buffer] = {}
         self.sums: BlockSums | None = None
@@ -110,11 +111,16 @@ class BlockTiles(DeepTiles):
         fits = prod(axis.size for axis in inner) * 128 * 255 < 1 << 31
         return (same, packed) if along == [1] and inner[0].size % _DEEP == 0 and fits else None
 
-    def _adds_in_16_bits(self, weights: Load) -> bool:
-        """True if the machine adds products of bytes in 16 bits, which hold the products of such weights."""
-        inner = [axis for axis in self.joined.axes if coefficient(weights.place, axis)][-1:]
-        fits = weights.dtype in NIBBLES and all(axis.size % (QUADS * _DEEP) == 0 for axis in inner)
-        return self.machine.shorts and fits
+    def _instruction(self) -> Instruction:
+        """Returns the instruction that adds products: in 16 bits where these hold the products of both operands."""
+        assert self.pair, "there are factors"
+        same, packed = (own.integers for own in self.pair)
+        depth = prod(axis.size for axis in self.joined.axes if coefficient(same.place, axis) == 1)
+        if self.machine.shorts and packed.dtype in NIBBLES and depth % (QUADS * _DEEP) == 0:
+            return DOT_16
+        return (
+            DOT_4_SIGNED if self.machine.shorts and packed.dtype == "int8" and same.buffer.symmetric else DOT_4_TURNED
+        )
 
     def _registers(self, sums: int, width: int) -> int:
         """Counts two accumulators for each sum, or one where a block has few instructions: the other one may spill."""
@@ -128,6 +134,8 @@ class BlockTiles(DeepTiles):
         if load != self.pair[1].integers:
             return super(DeepTiles, self)._packing(load, inner, place)
         found = super()._packing(load, inner, place)
+        if self.dot is DOT_4_SIGNED:
+            return found
         bits, offset = (4 if load.dtype in NIBBLES else 8), self._offset
         halves = bits == 4 and found.buffer.dims.product() % (2 * WIDE_HALF) == 0 and found.depth % WIDE_HALF == 0
         name = f"{load.buffer.name}.unsigned"
@@ -138,9 +146,9 @@ class BlockTiles(DeepTiles):
 
     @property
     def _offset(self) -> int:
-        """Returns the number that makes weights unsigned."""
+        """Returns the number that is added to packed weights: it makes them unsigned, if the instruction wants that."""
         assert self.pair, "there are factors"
-        return -limits(self.pair[1].integers.dtype)[0]
+        return 0 if self.dot is DOT_4_SIGNED else -limits(self.pair[1].integers.dtype)[0]
 
     def apply(self, decision: TilingDecision) -> ScheduledBlock:
         found = super().apply(decision)
@@ -222,6 +230,6 @@ class BlockTiles(DeepTiles):
             start = self._start_of_panel(tile, self.operands[1])
             block = [Load(panel, load.place - start) for load in block]
         total = Load(self.integers[tile.registers], tile.own)
-        shift = () if self.quads > 1 else (number(0, "uint8"),)
-        value = Apply(DOT_16 if self.quads > 1 else DOT_4_TURNED, (total, *shift, *same, *block), "int32")
+        shift = (number(0, "uint8"),) if self.dot is DOT_4_TURNED else ()
+        value = Apply(self.dot, (total, *shift, *same, *block), "int32")
         return tile.each(Store(total.buffer, total.place, value))

@@ -127,6 +127,10 @@ def _applied_to(name: str, ranges: Sequence[Range]) -> Range:
         return _MONOTONE[name](a, c), _MONOTONE[name](b, d)
     if not all(map(math.isfinite, (a, b, *(end for pair in rest for end in pair)))):
         return -math.inf, math.inf
+    if name == "abs":
+        return (0.0 if a <= 0 <= b else min(abs(a), abs(b))), max(abs(a), abs(b))
+    if name == "sign":
+        return float((a > 0) - (a < 0)), float((b > 0) - (b < 0))
     if name == "add":
         return a + rest[0][0], b + rest[0][1]
     if name == "multiply":
