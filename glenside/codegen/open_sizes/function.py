@@ -26,6 +26,7 @@ from glenside.codegen.runtime.arguments import (
     nested,
     pointers,
     require_own,
+    stored_once,
 )
 from glenside.codegen.runtime.compile_and_load import loaded
 from glenside.codegen.runtime.compiled_function import MOST_THREADS, NO_MEMORY
@@ -184,9 +185,9 @@ class OpenFunction:
 
     def run_into(self, arrays: Mapping[str, Any], results: Mapping[str, Array], threads: int | None) -> None:
         """Runs the program on arrays by name, and stores all results in arrays by name."""
-        own = {number: results[name] for name, number in zip(self._result_names, self._returned, strict=True)}
+        pairs = ((number, results[name]) for name, number in zip(self._result_names, self._returned, strict=True))
         given = {name: _as_array(array) for name, array in arrays.items()}
-        self._called(given, [own[number] for number in range(len(own))], threads)
+        stored_once(pairs, lambda own: self._called(given, [own[number] for number in range(len(own))], threads))
 
     def is_in_place(self, name: str, result: str) -> bool:
         """True if a result may be stored in the memory of an input."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -71,6 +71,15 @@ def given_array(buffer: Buffer, array: Any) -> Array:
         raise BadInput(f"{buffer.name} requires an array in this computer's memory, got none: {error}") from error
     require_fits(buffer, found)
     return np.require(found, requirements=["C", "ALIGNED"]).reshape(found.shape)
+
+
+def stored_once(pairs: Iterable[tuple[Any, Array]], run: Callable[[dict[Any, Array]], object]) -> None:
+    """Calls a function of the arrays of results; those of pairs with one key are the same result, which is copied."""
+    own: dict[Any, Array] = {}
+    others = [(own[key], array) for key, array in pairs if own.setdefault(key, array) is not array]
+    run(own)
+    for stored, array in others:
+        array[...] = stored
 
 
 def pointers(arrays: list[Array]) -> Any:

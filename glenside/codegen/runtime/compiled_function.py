@@ -40,6 +40,7 @@ from glenside.codegen.runtime.arguments import (
     pointers,
     require_fits,
     require_own,
+    stored_once,
 )
 from glenside.codegen.runtime.compile_and_load import loaded
 from glenside.codegen.runtime.compile_report import CompileReport
@@ -321,8 +322,8 @@ class Compiled:
 
     def run_into(self, arrays: Mapping[str, Any], results: Mapping[str, Array], threads: int | None) -> None:
         """Runs the program on arrays by name, and stores all results in arrays by name."""
-        own = dict(zip(self.loops.results, (results[name] for name in self.program.result_names()), strict=True))
-        self._called((arrays,), {}, [own[b] for b in self._lowered.results], threads, None)
+        pairs = zip(self._returned, (results[name] for name in self.program.result_names()), strict=True)
+        stored_once(pairs, lambda own: self._called((arrays,), {}, [own[n] for n in sorted(own)], threads, None))
 
     def predicted(self, threads: int = 1) -> list[float]:
         """Returns the predicted seconds of each nest on `threads` threads; [] for plain loops."""

@@ -12,7 +12,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
-from glenside.importers.torch.graph import Argument, Call, Graph, Meta, Ref
+from glenside.importers.torch.graph import Argument, Call, Graph, Meta, Ref, with_changed
 from glenside.importers.torch.node import records
 from glenside.importers.torch.serialized import output_name
 from glenside.importers.torch.walk import program_of
@@ -213,14 +213,16 @@ def graph_of_export(program: Any, name: str = "", sizes: Sizes = MappingProxyTyp
             raise BadInput(f"input {own or spec.target} is {kind.lower().replace('_', ' ')}, which is not supported")
     outputs = _outputs(program)
     name = name or type(program).__name__
-    return Graph(name, inputs, constants, list(calls_of(program.graph, sizes)), outputs, metas=metas)
+    found = Graph(name, inputs, constants, list(calls_of(program.graph, sizes)), outputs, metas=metas)
+    changed = [spec for spec in signature.output_specs if spec.kind.name == "USER_INPUT_MUTATION"]
+    return with_changed(found, {spec.target: _argument(spec) for spec in changed})
 
 
 def _require_no_mutation(signature: Any) -> None:
     for spec in signature.output_specs:
         kind = spec.kind.name
-        if kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION", "USER_INPUT_MUTATION"):
-            what = kind.removesuffix("_MUTATION").lower().replace("user_", "")
+        if kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION"):
+            what = kind.removesuffix("_MUTATION").lower()
             hint = "; module.eval() stops batch norms from changing it" if what == "buffer" else ""
             raise BadInput(
                 f"the module changes its {what} {spec.target} in place, which is not supported: return the new value"

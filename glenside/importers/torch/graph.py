@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from glenside.ir.operand import Array
@@ -59,6 +59,10 @@ class Call:
         return f"node {self.name} ({self.target})" + (f", {self.place}" if self.place else "")
 
 
+NEXT = "next."
+"""The beginning of the name of a result that is the new value of an input that the module changes in place."""
+
+
 @dataclass(frozen=True)
 class Graph:
     """An exported graph.
@@ -77,6 +81,13 @@ class Graph:
     remarks: tuple[str, ...] = ()
     metas: Mapping[str, Meta] = field(default_factory=dict)
     """Dims and dtypes of the constants."""
+
+
+def with_changed(graph: Graph, changed: Mapping[str, Argument]) -> Graph:
+    """Returns a graph with the new values of inputs that the module changes in place as results, by inputs' names."""
+    remarks = [f"the module changes its input {n} in place: the new value is the result {NEXT}{n}" for n in changed]
+    outputs = {**graph.outputs, **{f"{NEXT}{name}": value for name, value in changed.items()}}
+    return replace(graph, outputs=outputs, remarks=(*graph.remarks, *remarks))
 
 
 def mapped(argument: Any, function: Callable[[Ref], Any]) -> Any:

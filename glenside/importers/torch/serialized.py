@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from glenside.importers.torch.graph import Argument, Call, Graph, Meta, Ref
+from glenside.importers.torch.graph import Argument, Call, Graph, Meta, Ref, with_changed
 from glenside.ir.bounds import MOST_NODES, whole
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
@@ -106,7 +106,9 @@ def graph_of_json(program: Any, tensors: Mapping[str, Callable[[], Array]]) -> G
         constants[own["arg"]["name"]] = name, tensors[name]
     calls = [call for node in graph["nodes"] for call in _calls(node, metas)]
     of = {name: _meta(metas[name], f"constant {shortened(name)}") for name in constants}
-    return Graph("program", inputs, constants, calls, _outputs(module), metas=of)
+    found = Graph("program", inputs, constants, calls, _outputs(module), metas=of)
+    specs = [spec.get("user_input_mutation") for spec in module["signature"]["output_specs"]]
+    return with_changed(found, {own["user_input_name"]: Ref(own["arg"]["name"]) for own in specs if own})
 
 
 def _calls(node: Any, metas: Any) -> Iterator[Call]:
@@ -185,8 +187,10 @@ def _outputs(module: Any) -> dict[str, Argument]:
     values = []
     for spec in module["signature"]["output_specs"]:
         ((kind, own),) = spec.items()
+        if kind == "user_input_mutation":
+            continue
         if kind.endswith("_mutation"):
-            what, name = kind.removesuffix("_mutation").replace("user_", ""), next(k for k in own if k != "arg")
+            what, name = kind.removesuffix("_mutation"), next(k for k in own if k != "arg")
             raise BadInput(
                 f"the module changes its {what} {shortened(own[name])} in place, which is not supported: return the"
                 " new value as a result instead"
