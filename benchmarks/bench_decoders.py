@@ -1,7 +1,7 @@
 """Times blocks of a decoder with small weights beside llama.cpp and onnxruntime, in turn, and its memory.
 
     pip install gguf xllamacpp onnx onnxruntime
-    python -m benchmarks.bench_decoders
+    python -m benchmarks.bench_decoders [RESULTS.csv]
 
 Two Llama blocks of 1B shape (2,048 wide, 8,192 inside, 32 heads, 8 of keys and values) with random weights and a
 vocabulary of 512, from one GGUF file for both Glenside and llama.cpp. Of the last block both compute the attention's
@@ -54,7 +54,7 @@ def main() -> None:
             memory = {name: _memory(name, file) for name in ("glenside", "llama.cpp")}
             for activations, threads in product(ACTIVATIONS, THREADS):
                 rows += _rows(file, kind, activations, threads, memory)
-    with RESULTS.open("w", newline="", encoding="utf-8") as out:
+    with Path(*sys.argv[1:] or [RESULTS]).open("w", newline="", encoding="utf-8") as out:
         writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
