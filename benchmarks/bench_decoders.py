@@ -30,15 +30,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.decoder_files import Shape, llama_cpp, write_gguf
+
 RESULTS = Path(__file__).parent / "results" / "bench_decoders.csv"
-HIDDEN, HEADS, KV, HEAD, INNER, VOCABULARY = 2048, 32, 8, 64, 8192, 512
-PAST, ROWS, WRITTEN, ROUNDS, THREADS, KINDS, BLOCKS = 128, 128, 16, 9, (1, 2), ("Q4_0", "Q8_0"), 2
+SHAPE = Shape(blocks=2, hidden=2048, heads=32, kv_heads=8, head=64, inner=8192, vocabulary=512)
+PAST, ROWS, WRITTEN, ROUNDS, THREADS, KINDS = 128, 128, 16, 9, (1, 2), ("Q4_0", "Q8_0")
 ACTIVATIONS = ("int8", "float32")
-MATRICES = {
-    "attn_q": (HEADS * HEAD, HIDDEN), "attn_k": (KV * HEAD, HIDDEN), "attn_v": (KV * HEAD, HIDDEN),
-    "attn_output": (HIDDEN, HEADS * HEAD), "ffn_gate": (INNER, HIDDEN), "ffn_up": (INNER, HIDDEN),
-    "ffn_down": (HIDDEN, INNER),
-}  # fmt: skip
 
 
 def main() -> None:
@@ -50,7 +47,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for kind in KINDS:
             file = Path(folder) / f"{kind}.gguf"
-            _write(file, kind)
+            write_gguf(file, SHAPE, kind)
             memory = {name: _memory(name, file) for name in ("glenside", "llama.cpp")}
             for activations, threads in product(ACTIVATIONS, THREADS):
                 rows += _rows(file, kind, activations, threads, memory)
@@ -64,7 +61,7 @@ def _rows(file: Path, kind: str, activations: str, threads: int, memory: Mapping
     import glenside as gl
 
     found = []
-    cpp = _llama_cpp(file, threads)
+    cpp = llama_cpp(file, threads, PAST, WRITTEN)
     for what, rows, past in (("decode", 1, PAST + WRITTEN), ("prefill", ROWS, 16)):
         step = gl.compile(gl.load(file, dims={"rows": rows, "past": past}), "none", activations=activations)
         given: dict[str, Any] = {n: np.zeros(tuple(t.dims), np.float32) for n, t in step.program.inputs.items()}
@@ -96,71 +93,13 @@ def _seconds(run: Callable[[], Any], count: int) -> float:
     return (time.perf_counter() - begin) / count
 
 
-def _write(path: Path, kind: str) -> None:
-    """Writes a file with random weights of a type."""
-    import gguf
-
-    rng, writer = np.random.default_rng(0), gguf.GGUFWriter(path, "llama")
-    raw = getattr(gguf.GGMLQuantizationType, kind)
-    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256))]
-    pieces += [f"t{i}" for i in range(VOCABULARY - len(pieces))]
-    writer.add_block_count(BLOCKS)
-    writer.add_context_length(4096)
-    writer.add_embedding_length(HIDDEN)
-    writer.add_feed_forward_length(INNER)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KV)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_dimension_count(HEAD)
-    writer.add_vocab_size(VOCABULARY)
-    writer.add_tokenizer_model("llama")
-    writer.add_token_list(pieces)
-    writer.add_token_scores([0.0] * VOCABULARY)
-    writer.add_token_types([2, 3, 3, *[6] * 256, *[1] * (VOCABULARY - 259)])
-    writer.add_bos_token_id(1)
-    writer.add_eos_token_id(2)
-    writer.add_unk_token_id(0)
-    writer.add_add_bos_token(False)
-    matrices = {f"blk.{n}.{name}": dims for n in range(BLOCKS) for name, dims in MATRICES.items()}
-    matrices |= {"token_embd": (VOCABULARY, HIDDEN), "output": (VOCABULARY, HIDDEN)}
-    for name, dims in matrices.items():
-        value = (rng.standard_normal(dims, np.float32) / dims[1] ** 0.5).astype(np.float32)
-        writer.add_tensor(f"{name}.weight", gguf.quants.quantize(value, raw), raw_dtype=raw)
-    norms = [f"blk.{n}.{kind}_norm" for n in range(BLOCKS) for kind in ("attn", "ffn")]
-    for name in (*norms, "output_norm"):
-        writer.add_tensor(f"{name}.weight", np.ones(HIDDEN, np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
-def _llama_cpp(file: Path, threads: int) -> Callable[[], tuple[float, float]]:
-    """Returns a function that runs a prompt and writes tokens: seconds of the prompt, and of a token."""
-    import xllamacpp
-
-    how = xllamacpp.CommonParams()
-    how.model.path, how.n_ctx, how.n_parallel, how.verbosity = str(file), 2048, 1, -1
-    how.cpuparams.n_threads = how.cpuparams_batch.n_threads = threads
-    server = xllamacpp.Server(how)
-    prompt = [int(token) for token in np.random.default_rng(0).integers(259, VOCABULARY, PAST)]
-    asked = {"prompt": prompt, "n_predict": WRITTEN, "ignore_eos": True, "temperature": 0, "cache_prompt": False}
-
-    def run() -> tuple[float, float]:
-        timings = server.handle_completions(asked)["timings"]
-        return timings["prompt_ms"] / 1e3, timings["predicted_ms"] / max(1, timings["predicted_n"] - 1) / 1e3
-
-    run()
-    return run
-
-
 def _onnxruntime(kind: str, rows: int, threads: int) -> Callable[[], Any]:
     """Returns a function that runs the products of the block."""
     import onnxruntime
     from onnx import TensorProto, helper, numpy_helper
 
     bits, rng, nodes, constants = int(kind[1]), np.random.default_rng(0), [], []
-    matrices = {f"{name}.{n}": dims for n in range(BLOCKS) for name, dims in MATRICES.items()}
+    matrices = {f"{name}.{n}": dims for n in range(SHAPE.blocks) for name, dims in SHAPE.matrices.items()}
     for name, (columns, depth) in matrices.items():
         codes = rng.integers(0, 256, (columns, depth // 32, 4 * bits)).astype(np.uint8)
         scales = ((rng.random(columns * depth // 32) + 0.1) / 64).astype(np.float32)
@@ -171,7 +110,7 @@ def _onnxruntime(kind: str, rows: int, threads: int) -> Callable[[], Any]:
                 N=columns, bits=bits, block_size=32, accuracy_level=4,
             )
         )  # fmt: skip
-    inputs = [helper.make_tensor_value_info(f"x{n}", TensorProto.FLOAT, [rows, n]) for n in (HIDDEN, INNER)]
+    inputs = [helper.make_tensor_value_info(f"x{n}", TensorProto.FLOAT, [rows, n]) for n in (SHAPE.hidden, SHAPE.inner)]
     outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [rows, dims[0]]) for n, dims in matrices.items()]
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
     graph = helper.make_graph(nodes, "products", inputs, outputs, constants)
@@ -179,7 +118,7 @@ def _onnxruntime(kind: str, rows: int, threads: int) -> Callable[[], Any]:
     options.intra_op_num_threads = threads
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
     session = onnxruntime.InferenceSession(model, options)
-    given = {f"x{n}": rng.standard_normal((rows, n)).astype(np.float32) for n in (HIDDEN, INNER)}
+    given = {f"x{n}": rng.standard_normal((rows, n)).astype(np.float32) for n in (SHAPE.hidden, SHAPE.inner)}
     return lambda: session.run(None, given)
 
 
@@ -205,7 +144,7 @@ def _grown(name: str, file: str) -> int:
         import xllamacpp  # noqa: F401
 
         before = _resident()
-        run = _llama_cpp(Path(file), 1)
+        run = llama_cpp(Path(file), 1, PAST, WRITTEN)
         run()
     return _resident() - before
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from math import prod
 from typing import Any, Protocol
@@ -18,6 +18,10 @@ from glenside.ir.operand import Array
 
 _LARGE_PAGE = 1 << 21
 _LINE = 64
+
+
+_AT_ONCE = 1 << 20
+"""The elements that are packed at a time, as they are copied several times."""
 
 
 class Memory:
@@ -87,26 +91,42 @@ def _packed(packing: Packing, source: Array, memory: Memory) -> Array:
     flat = source.reshape(-1)[packing.first :]
     strides = [step * source.itemsize for step in steps]
     found = np.lib.stride_tricks.as_strided(flat, (*sizes, columns), strides, writeable=False)
-    groups, depth, deep = prod(n for n, _ in packing.outer), packing.depth, packing.deep
-    cut = [n for n, _ in packing.inner[: len(packing.inner) - packing.together]]
-    whole = found.reshape(groups * prod(cut), -1, columns)
-    if missing := depth // prod(cut) - whole.shape[1]:
-        whole = np.pad(whole, ((0, 0), (0, missing), (0, 0)))
-    apart = whole.reshape(groups, depth // deep, deep, columns)
-    parts = [
-        apart[..., begin : begin + n * width]
-        .reshape(groups, depth // deep, deep, n, width)
-        .transpose(0, 3, 1, 4, 2)
-        .reshape(groups, -1)
-        for begin, width, n in packing.pieces
-    ]
-    if isinstance(packing, OffsetPacking):
-        parts = [packing.packed(part) for part in parts]
-    if half := packing.buffer.nibbles:
-        halves = np.concatenate(parts, axis=1).view(np.uint8).reshape(-1, 2, half)
-        packed = memory.array(packing.buffer.bytes, np.uint8)
-        np.bitwise_or(halves[:, 0] & 15, halves[:, 1] << 4, out=packed.reshape(-1, half))
-        return packed
-    packed = memory.array(groups * depth * columns, RECORDS[packing.buffer.dtype].numpy)
-    np.concatenate(parts, axis=1, out=packed.reshape(groups, -1))
+    groups, half = prod(n for n, _ in packing.outer), packing.buffer.nibbles
+    kind = np.dtype(np.uint8 if half else RECORDS[packing.buffer.dtype].numpy)
+    packed = memory.array(packing.buffer.bytes // kind.itemsize, kind)
+    into, begin = packed.reshape(groups, -1), 0
+    for pieces in _in_parts(packing):
+        elements = _elements(packing, found, pieces)
+        if half:
+            halves = elements.view(np.uint8).reshape(-1, 2, half)
+            elements = ((halves[:, 0] & 15) | (halves[:, 1] << 4)).reshape(groups, -1)
+        into[:, begin : begin + elements.shape[1]] = elements
+        begin += elements.shape[1]
     return packed
+
+
+def _in_parts(packing: Packing) -> Iterator[Sequence[tuple[int, int, int]]]:
+    """Yields the pieces of a packing, those of many panels cut into parts: what is packed at a time."""
+    both = 2 * packing.buffer.nibbles
+    if both and any(packing.depth * width % both for _, width, _ in packing.pieces):
+        yield packing.pieces
+        return
+    for first, width, count in packing.pieces:
+        panel = max(1, prod(n for n, _ in packing.outer) * packing.depth * width)
+        step = max(1, _AT_ONCE // panel)
+        for begin in range(0, count, step):
+            yield [(first + begin * width, width, min(step, count - begin))]
+
+
+def _elements(packing: Packing, found: Array, pieces: Sequence[tuple[int, int, int]]) -> Array:
+    """Returns the packed elements of pieces, (groups)(elements); `found` is the source as (outer)(inner)(columns)."""
+    groups, depth, deep = prod(n for n, _ in packing.outer), packing.depth, packing.deep
+    cut = prod(n for n, _ in packing.inner[: len(packing.inner) - packing.together])
+    parts = []
+    for begin, width, count in pieces:
+        whole = found[..., begin : begin + count * width].reshape(groups * cut, -1, count * width)
+        if missing := depth // cut - whole.shape[1]:
+            whole = np.pad(whole, ((0, 0), (0, missing), (0, 0)))
+        apart = whole.reshape(groups, depth // deep, deep, count, width).transpose(0, 3, 1, 4, 2).reshape(groups, -1)
+        parts.append(packing.packed(apart) if isinstance(packing, OffsetPacking) else apart)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)

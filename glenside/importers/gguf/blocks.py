@@ -94,6 +94,8 @@ BLOCKS = {
         * np.ascontiguousarray(data[..., 192:208]).view(np.int8),
     ),
 }  # fmt: skip
+_AT_ONCE = 1 << 20
+"""The bytes that are decoded at a time, as intermediate results are several times as large."""
 FLOATS = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
@@ -105,10 +107,12 @@ def floats(kind: str, data: Array, dims: tuple[int, ...]) -> Array:
 
 def integers(kind: str, data: Array, rows: Array | None = None) -> Array:
     """Returns the integers of a matrix ()(N bytes), (N)(blocks)(steps), of the given rows or all."""
-    found = BLOCKS[kind]
-    cut = _cut(found, data, rows)
-    codes = found.integers(cut).reshape(cut.shape[0], -1, found.block)
-    return codes.astype(RECORDS[found.dtype].numpy)
+    own, cut = BLOCKS[kind], _cut(BLOCKS[kind], data, rows)
+    found = np.empty((cut.shape[0], cut.shape[1] * own.steps // own.block, own.block), RECORDS[own.dtype].numpy)
+    for part in range(0, len(found), step := max(1, _AT_ONCE // max(1, cut[0].size if len(cut) else 1))):
+        rows_of = slice(part, part + step)
+        found[rows_of] = own.integers(cut[rows_of]).reshape(-1, *found.shape[1:])
+    return found
 
 
 def scales(kind: str, data: Array, rows: Array | None = None) -> Array:

@@ -176,7 +176,8 @@ class _Stored:
 
     def _decoded(self, value: Callable[[], Array]) -> Array:
         """Returns a decoded array; the pages of the file that it was read from need not stay in memory."""
-        found = np.array(value())
+        found = value()
+        found = found if found.flags.owndata else np.array(found)
         self.file.forget()
         return found
 
