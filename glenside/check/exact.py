@@ -33,6 +33,7 @@ from glenside.check.memory import least_bytes, shortage
 from glenside.check.order_dependence import has_order
 from glenside.check.rounds import Turns
 from glenside.check.trials import Field, Trials, Turn
+from glenside.check.unknown_loops import with_unknown_loops
 from glenside.check.verdicts import EXACT, ending, is_equal, verdict_of
 from glenside.ir.errors import OutOfBounds
 from glenside.ir.operand import Array, arrays
@@ -102,6 +103,21 @@ def check(
     At the deadline, or at Ctrl-C, the check ends between two terms, and the report says what was not compared.
     Raises BadInput when the programs declare a tensor differently.
     """
+    unknown = with_unknown_loops([original, optimized, *([] if source is None else [source])])
+    if unknown is not None:
+        own, other, *of = unknown
+        report = check(
+            own,
+            other,
+            seed=seed,
+            layers=layers,
+            source=of[0] if of else None,
+            given=given,
+            progress=progress,
+            deadline=deadline,
+        )
+        if report.ok or report.stopped:  # else equal loops may be needed to tell
+            return report
     names = [name for name in original.layers if layers and name in optimized.layers]
     if len(names) > 1 and not given:
         found = _layer_by_layer(original, optimized, names, seed, source, progress, deadline)

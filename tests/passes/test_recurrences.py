@@ -12,12 +12,14 @@ import glenside as gl
 from glenside.builder.layout import concatenate, element, reshape, stack
 from glenside.builder.pointwise import add, multiply, tanh
 from glenside.builder.unrolling import without_loops
+from glenside.check import check
 from glenside.codegen.runtime.compiled_function import Lowered
 from glenside.codegen.verify.verifier import Unverified
 from glenside.ir.operand import Array, arrays
 from glenside.ir.program import Program
-from glenside.ir.term import Term, build, postorder
+from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.ir.types import Dims, Tensor
+from glenside.passes.loop_bodies import body_program, with_body
 from glenside.passes.recurrences import MIN_STEPS, with_loops
 from glenside.semantics.interpreter import evaluate
 
@@ -220,3 +222,47 @@ def test_a_wrong_body_is_refused() -> None:
     object.__setattr__(lowered.loops, "bodies", (type(body)(body.counter, wrong.program, wrong.loops, body.places),))
     with pytest.raises((Unverified, KeyError)):
         lowered.verify()
+
+
+def test_loops_are_compared_with_steps_and_with_other_loops() -> None:
+    program = network("GRU", 12, direction="bidirectional")
+    looped = with_loops(program)
+    (loop,) = loops(looped)
+    assert check(program, looped).ok
+    body = body_program(loop, "body", {})
+    wrong = with_body(loop, multiply(body.term, body.term))
+    other = looped.with_roots(rebuild_all(looped.roots, lambda term, _: wrong if term is loop else None))
+    assert not check(looped, other).ok
+    assert not check(program, other).ok
+
+
+def test_another_order_of_operands_is_the_same_loop() -> None:
+    looped = with_loops(network("LSTM", 12, given="B h c"))
+    (loop,) = loops(looped)
+    again = with_body(loop, body_program(loop, "body", {}).term)
+    other = looped.with_roots(rebuild_all(looped.roots, lambda term, _: again if term is loop else None))
+    assert check(looped, other).ok
+
+
+def test_bytes_of_dynamic_quantization() -> None:
+    random, steps, hidden, d = np.random.default_rng(0), 12, 8, 2
+    values = {
+        "W": random.integers(0, 255, (d, 6, 4 * hidden)).astype(np.uint8),
+        "R": random.integers(0, 255, (d, hidden, 4 * hidden)).astype(np.uint8),
+        "B": (0.1 * random.standard_normal((d, 8 * hidden))).astype(np.float32),
+        **{f"{name}s": np.full(d, 0.01, np.float32) for name in "wr"},
+        **{f"{name}z": np.full(d, 128, np.uint8) for name in "wr"},
+    }
+    names = ["X", "W", "R", "B", "", "", "", "", "ws", "wz", "rs", "rz"]
+    more = {"domain": "com.microsoft", "hidden_size": hidden, "direction": "bidirectional"}
+    node = helper.make_node("DynamicQuantizeLSTM", names, ["Y"], **more)
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("X", TensorProto.FLOAT, (steps, 1, 6))],
+        [helper.make_tensor_value_info("Y", TensorProto.FLOAT, None)],
+        [onnx.numpy_helper.from_array(value, name) for name, value in values.items()],
+    )
+    versions = [helper.make_opsetid("", 14), helper.make_opsetid("com.microsoft", 1)]
+    program = require_equal(program_of_model(helper.make_model(graph, opset_imports=versions, ir_version=9)), 1)
+    gl.compile(program, "none", check=True)
