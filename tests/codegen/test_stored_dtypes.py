@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.builder.pointwise import cast
+from glenside.builder import Builder
+from glenside.builder.pointwise import cast, multiply
 from glenside.codegen.processor.model import MACHINES, is_here
 from glenside.ir.dtypes import COMPUTED, REALS, RECORDS, STORED, WHOLE, limits, name_of
 from glenside.ir.operand import Array
@@ -114,3 +115,18 @@ def test_floats_of_16_bits_are_cast_as_numpy_casts_them(machine: str) -> None:
     f = gl.compile(b.finish(build("construct-tuple", *casts)), "none", machine=machine)
     for found, other in zip(f(*given), want, strict=True):
         np.testing.assert_array_equal(found.astype(np.float32), other.astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bfloat16"])
+@pytest.mark.parametrize("columns", [4, 8])
+def test_each_stored_element_is_cast_for_all_lanes(dtype: str, columns: int) -> None:
+    """All elements of a dtype times a vector, which is what products do with a narrow operand of many rows."""
+    bits = np.arange(1 << RECORDS[dtype].bits, dtype=np.uint16 if dtype == "bfloat16" else np.uint8)
+    rows = bits.view(RECORDS[dtype].numpy)
+    b = Builder()
+    x, y = b.input("x", (rows.size, 1), dtype), b.input("y", (1, columns))
+    f = gl.compile(b.finish(multiply(cast(x, "float32"), y)), "none")
+    assert f"float32_of_each_{dtype}_x" in f.source
+    with np.errstate(invalid="ignore", over="ignore"):
+        wanted = rows.astype(np.float32)[:, None] * np.ones((1, columns), np.float32)
+    np.testing.assert_array_equal(f(rows[:, None], np.ones((1, columns), np.float32)), wanted)

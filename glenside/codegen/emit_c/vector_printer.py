@@ -8,6 +8,8 @@ from glenside.codegen.emit_c.nibbles import NIBBLES, bytes_of_nibbles, vector_of
 from glenside.codegen.emit_c.scalar_primitives import STORED_AS
 from glenside.codegen.emit_c.scalar_printer import Formulas, number_in_c
 from glenside.codegen.emit_c.vector_casts import (
+    BROADCAST,
+    broadcast_cast,
     conversion,
     cut,
     kind_name,
@@ -115,7 +117,22 @@ class VectorFormulas(Formulas):
         if formula.dtype == "int32" and isinstance(inner, Convert) and (bytes_ := self._bytes(inner)):
             return bytes_, True
         text, varies = self._vector(inner)
-        return (self._converted(text, formula), True) if varies else (self.formula(formula), False)
+        if varies:
+            return self._converted(text, formula), True
+        return (self._broadcast(inner), True) if self._is_broadcast(formula) else (self.formula(formula), False)
+
+    def _is_broadcast(self, formula: Convert) -> bool:
+        """True if one stored element is cast to float32 for all lanes of a vector."""
+        inner = formula.formula
+        is_stored = isinstance(inner, Load) and inner.buffer.role is not Role.REGISTER and inner.dtype in BROADCAST
+        return is_stored and formula.dtype == "float32" and self.lane is not None and self.lane.size in (4, 8, 16)
+
+    def _broadcast(self, formula: Formula) -> str:
+        assert isinstance(formula, Load), "an element is loaded for all lanes"
+        assert self.lane is not None, "there are lanes"
+        name, texts = broadcast_cast(formula.dtype, self.lane.size)
+        self.functions |= dict.fromkeys(texts)
+        return f"{name}(*({self._start(formula)}))"
 
     def _one_of_two(self, choice: Apply) -> tuple[str, bool]:
         """Returns a lane-wise select, and True if it is a vector: C has no `?:` of vectors."""
