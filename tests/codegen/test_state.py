@@ -13,6 +13,7 @@ from glenside.builder import Builder
 from glenside.builder.layout import concatenate, reshape, slice_axis, transpose
 from glenside.builder.reductions import reduce_axes
 from glenside.codegen.runtime.stateful import laid_out
+from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput, OutOfBounds
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
@@ -187,3 +188,27 @@ def test_pages_are_read_from_a_pool_that_changes_in_place(is_open: bool) -> None
     with pytest.raises(OutOfBounds):
         f(np.array([0, 24]), np.array([0, 1, 2]), k)
     np.testing.assert_array_equal(f.state["pool"], pool)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("along", [0, 2])
+def test_rows_of_halves_from_an_onnx_file_are_appended_exactly(dtype: str, along: int, tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    kind, make = getattr(onnx.TensorProto, dtype.upper()), onnx.helper
+
+    def value(name: str, rows: str) -> Any:
+        return make.make_tensor_value_info(name, kind, [rows if i == along else (1, 2, 2, 8)[i] for i in range(4)])
+
+    nodes = [make.make_node("Concat", ["past_k", "k"], ["present_k"], axis=along), make.make_node("Neg", ["k"], ["y"])]
+    given, found = [value("past_k", "past"), value("k", "rows")], [value("present_k", "total"), value("y", "rows")]
+    graph = make.make_graph(nodes, "cache", given, found)
+    onnx.save(make.make_model(graph, opset_imports=[make.make_opsetid("", 17)]), tmp_path / "cache.onnx")
+    f = gl.compile(tmp_path / "cache.onnx", "none", dims={"past": (0, 20), "rows": (1, 4)}, state=True)
+    assert "copied" not in repr(f.state)
+    rng, every = np.random.default_rng(0), []
+    for rows in (1, 3, 1, 2):
+        drawn = rng.standard_normal([rows if i == along else (1, 2, 2, 8)[i] for i in range(4)])
+        every.append(drawn.astype(RECORDS[dtype].numpy))
+        f(every[-1])
+    assert f.state["past_k"].dtype == RECORDS[dtype].numpy
+    np.testing.assert_array_equal(f.state["past_k"].astype("f4"), np.concatenate(every, along).astype("f4"))
