@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from glenside.builder.layout import concatenate, reshape, transpose
-from glenside.ir.term import Term, postorder, rebuild_all
+from glenside.ir.term import Term, rebuild_all
 
 Rows = Mapping[Term, tuple[int, int]]
 """Terms that are parts of a loop's states -> (row, number of the part)."""
 
 
-def stacks(root: Term, rows: Rows) -> Iterator[tuple[Term, int, list[Term]]]:
+def stacks(order: dict[Term, int], rows: Rows) -> Iterator[tuple[Term, int, list[Term]]]:
     """Yields the outermost concatenations of parts of states: the term, its axis, and what is concatenated."""
     inner = set[Term]()
-    for term in reversed(list(postorder(root))):
+    for term in reversed(order):
         if term.operator.name == "access-concatenate" and term not in inner:
             _, _, axis = term.arguments()
             leaves, stack = list[Term](), [term]

@@ -76,7 +76,7 @@ def _found(root: Term) -> dict[Term, Term] | None:
         failed.add(form[term])
         steps += filter(None, (step_of(term, earlier, number) for earlier in _earlier(term, form, number)))
     for step in sorted(steps, key=lambda step: step.size):  # a step may be cut at several places
-        made = _Recurrence(root, step).replacements()
+        made = _Recurrence(number, step).replacements()
         if made is not None:
             return made
     return None
@@ -114,22 +114,22 @@ class _Recurrence:
     carried    the terms of the last step that the loop keeps: the next states, then others that are read outside
     """
 
-    def __init__(self, root: Term, step: Step) -> None:
-        self.root, self.step, self.ahead = root, step, 0
+    def __init__(self, order: dict[Term, int], step: Step) -> None:
+        """Follows a step through the terms of a program, operands first."""
+        self.order, self.step, self.ahead = order, step, 0
         own = {term: term for term in (*step.terms, *step.states)}
         self.instances = [own]
         while (earlier := self._earlier(self.instances[-1])) is not None:
             self.instances.append(earlier)
-        known = set(postorder(root))
         while (later := self._later(self.instances[0])) is not None:
-            if known.isdisjoint(later[term] for term in step.terms):
+            if not any(later[term] in order for term in step.terms):
                 break
             self.instances.insert(0, later)
             self.ahead += 1
         self._absorb()
         self.read = {term: read for read, term in step.states.items()}
         self.last = {own[term]: term for own in self.instances for term in step.terms}
-        outside = [root, *(c for t in postorder(root) if t not in self.last for c in t.children)]
+        outside = [next(reversed(order)), *(c for t in order if t not in self.last for c in t.children)]
         of_state = {*step.states}
         for term in self.step.terms:
             of_state |= {term} if any(child in of_state for child in term.children) else set()
@@ -183,7 +183,7 @@ class _Recurrence:
 
     def _absorb(self) -> None:
         """Adds terms of which each step has one, and which no later step reads, such as outputs with a mask."""
-        step, order = self.step, dict.fromkeys(postorder(self.root))
+        step, order = self.step, self.order
         users: dict[Term, list[Term]] = {}
         depends = {own[term] for own in self.instances for term in step.terms}
         for term in order:
@@ -272,4 +272,4 @@ class _Recurrence:
             if row:
                 whole = reshape(part(row, row + 1, number), term.access.dims)
                 made[term] = split_at(whole, term.access.split)
-        return made | {term: joined(leaves, axis, rows, part, made) for term, axis, leaves in stacks(self.root, rows)}
+        return made | {term: joined(leaves, axis, rows, part, made) for term, axis, leaves in stacks(self.order, rows)}
