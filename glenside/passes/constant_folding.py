@@ -12,7 +12,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.names import primed
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
-from glenside.ir.term import Term, build, postorder, rebuild_all
+from glenside.ir.term import Term, build, nearest, postorder, rebuild_all
 from glenside.ir.types import AccessType, Tensor
 from glenside.semantics.interpreter import evaluate
 
@@ -31,6 +31,9 @@ def fold(program: Program, without: Container[Term] = (), *, lazily: bool = Fals
     largest = [t for t in postorder(*roots) if constant[t] and (t not in inside or t in outside) and not _plain(t)]
     own = set(program.info.order)
     largest = [t for t in largest if isinstance(t.type, AccessType) and (t in own or not _without_values(program, [t]))]
+    found = set(largest)
+    first = nearest(roots[0], stops=found.__contains__)  # names are by what the result reads, so that of programs of
+    largest = list(dict.fromkeys((*first, *largest)))  # other sizes, with other layers, they are the same
     if not lazily:
         _require_values(program, largest)
     taken = {t.name for term in postorder(*roots) for t in term.attributes if isinstance(t, Tensor)}

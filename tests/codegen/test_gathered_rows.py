@@ -147,6 +147,16 @@ def test_a_resize_of_a_computed_image(threads: int) -> None:
 
 
 @pytest.mark.needs_compiler
+@pytest.mark.parametrize("rows", [1, 7, 4096])
+def test_an_index_that_varies_in_no_loop(rows: int) -> None:
+    b = gl.Builder("one index")
+    x = b.input("x", (rows, 6, 16))
+    f = gl.compile(b.finish(layout.gather(x, b.constant("i", (1,), "int64", np.array([-2])), 1)), "none")
+    given = np.random.default_rng(0).standard_normal((rows, 6, 16)).astype(np.float32)
+    np.testing.assert_array_equal(f(given, threads=2), given[:, [-2]])
+
+
+@pytest.mark.needs_compiler
 def test_an_index_outside_is_refused() -> None:
     b = gl.Builder("outside")
     x, at = b.input("x", (4, 8)), b.input("i", (3, 2), "int64")

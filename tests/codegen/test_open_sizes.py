@@ -21,7 +21,7 @@ from tests.oracles.open_programs import PROGRAMS, drawn
 
 MOST = 70
 QUICK_PLAIN = ("attention", "cache", "mean_over", "embeddings", "moved")
-QUICK = ("columns", "sum_of_products", "embeddings", "mean_over")
+QUICK = ("columns", "sum_of_products", "embeddings", "mean_over", "short_softmax", "positions")
 
 
 def _some(quick: tuple[str, ...]) -> list[Any]:

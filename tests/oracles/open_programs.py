@@ -93,6 +93,21 @@ def moved(n: int) -> Program:
     return b.finish(b.tanh(layout.transpose(x, (2, 0, 1))))
 
 
+def short_softmax(n: int) -> Program:
+    b = gl.Builder("short_softmax")
+    return b.finish(b.softmax(b.linear(b.input("x", (n, 16)), _weight(b, "w", 4, 16))))
+
+
+def positions(n: int) -> Program:
+    b = gl.Builder("positions")
+    x = b.input("x", (n, 12, 8))
+    places = pointwise.add(
+        b.constant("ones", (n,), "int64", np.ones(n, np.int64)), b.constant("n", (n,), "int64", np.arange(n))
+    )
+    picked = layout.gather(x, b.constant("at", (1,), "int64", np.array([-2])), 1)
+    return b.finish(b.multiply(picked, layout.reshape(pointwise.cast(places, "float32"), (n, 1, 1))))
+
+
 PROGRAMS: dict[str, Callable[[int], Program]] = {
     own.__name__: own
     for own in (
@@ -107,6 +122,8 @@ PROGRAMS: dict[str, Callable[[int], Program]] = {
         cache,
         embeddings,
         moved,
+        short_softmax,
+        positions,
     )
 }
 

@@ -245,7 +245,8 @@ class OpenLowered:
         if not varying:
             return
         tried = list(verified_sizes(self.open, _WINDOWS_TRIED))
-        found = [(sizes, self.program_at(sizes).constants) for sizes in tried]
+        alike = [(sizes, program) for sizes in tried if self._is_alike(program := self.program_at(sizes))]
+        found = [(sizes, program.constants) for sizes, program in alike]  # the others name constants differently
         greatest = self.program_at(self.open.greatest).constants
         for name in varying:
             own = [(sizes, constants[name]) for sizes, constants in found if name in constants]

@@ -90,9 +90,12 @@ def _stores_at(block: Block, axis: Axis) -> Callable[[Index], list[Statement]]:
 
 
 def _around(loops: Sequence[Axis], body: list[Statement], positions: Sequence[Position], steps: int) -> list[Statement]:
-    """Returns loops around a body; each position is computed in the innermost loop in which it varies."""
+    """Returns loops around a body; each position is computed in the innermost loop in which it varies.
+
+    Those that vary in none are computed in the outermost one: if it is parallel, it is a function of its own.
+    """
     loops = [axis for axis in loops if axis.is_loop]
-    depth = {p: max((i + 1 for i, axis in enumerate(loops) if axis in p.axes), default=0) for p in positions}
+    depth = {p: max((i + 1 for i, axis in enumerate(loops) if axis in p.axes), default=bool(loops)) for p in positions}
     for number in range(len(loops), 0, -1):
         own = [statement for p in positions if depth[p] == number for statement in p.statements()]
         body = spread([loops[number - 1]], [*own, *body], steps if number == 1 else 0)

@@ -24,6 +24,7 @@ from glenside.codegen.loop_ir.affine_analysis import (
 from glenside.codegen.loop_ir.compute_block import Joined
 from glenside.codegen.loop_ir.ir import Buffer, Formula, Let, Load, Local, Role, Statement, Store
 from glenside.codegen.loop_ir.nest_builder import Filling, around, under
+from glenside.codegen.loop_ir.open_axes import axis_of
 from glenside.codegen.loop_ir.scalar_expr import apply, convert, number
 from glenside.codegen.processor.model import Machine
 from glenside.codegen.scheduling.vectorize import in_vectors, joined_in_lanes, lanes_of, run, runs_along, spread
@@ -115,7 +116,7 @@ class Softmax:
             return None
         outer, made = [axis for axis in self.axes if axis not in (rows, self.along) and axis.is_loop], []
         for begin, count, times in ((0, lanes, rows.size // lanes), (rows.size // lanes * lanes, rows.size % lanes, 1)):
-            block, row = Axis(next(axes), times), Axis(next(axes), count)
+            block, row = axis_of(next(axes), times), axis_of(next(axes), count)
             if count:
                 body = self._block(rows, at(block) * lanes + begin, row, axes, machine)
                 made += spread([block, *outer], body, _PASSES * self._steps * count * times // rows.size)
@@ -136,7 +137,7 @@ class Softmax:
         total = Joined(self.total, (self.along,), "add", number(0, dtype), Load(powers, within), True)
         each = partial(own._each, axes=axes, machine=machine)
         lowered, here = apply("subtract", own.element, self.largest), Load(self.buffer, own.place)
-        every = Axis(next(axes), row.size * size)
+        every = axis_of(next(axes), row.size * size)
         made = around([row], [*most.statements(), *each(lowered)])
         made += run(every, axes, lanes, lambda n: [Store(powers, begin + n, apply("exp", Load(self.buffer, flat + n)))])
         if not self.logarithm:

@@ -117,7 +117,7 @@ def runs_along(formula: Formula, axis: Axis) -> bool:
 def run(axis: Axis, axes: Iterator[int], lanes: int, body: Callable[[Index], list[Statement]]) -> list[Statement]:
     """Returns the loops of `body` along an axis: full vectors, then shorter ones."""
     made: list[Statement] = []
-    begin, limit = 0, axis.limit
+    begin, limit = 0, int(is_open(axis.size))
     while begin < axis.size or limit > 1:
         times = (axis.size - begin) // lanes
         if times or limit:
