@@ -21,6 +21,10 @@ from glenside.targets.base import ProductPrices
 MAX_OPERANDS = 9
 """Maximum operands and groups of row operators of a form that is ordered: their sets are enumerated."""
 
+MAX_TABLE = 1 << 20
+"""Maximum elements of a table of products that is computed ahead and of which a run reads some rows, such as embeddings
+times weights: its bytes cost memory, and no time that prices know."""
+
 
 @dataclass(frozen=True, slots=True)
 class Product:
@@ -101,7 +105,9 @@ class _Order:
         self.groups = _grouped(self.product)
         self.items = [frozenset(one.indices) for one in self.product.operands]
         self.items += (frozenset(i for row in group for i in (row.source, *row.targets)) for group in self.groups)
-        self.chosen = {i for row in self.product.rows if isinstance(row, Selected) for i in row.targets}
+        selected = [row for row in self.product.rows if isinstance(row, Selected)]
+        self.tables = {row.source for row in selected if not self.constant(row.indices)}
+        self.chosen = {i for row in selected for i in row.targets}
 
     def best(self) -> Ordered | None:
         operands, groups, items = self.product.operands, self.groups, self.items
@@ -125,6 +131,7 @@ class _Order:
             least, best = inf, None
             low = subset & -subset
             half = (subset - 1) & subset
+            is_table = known[subset] and not self.tables.isdisjoint(kept[subset]) and size_of(kept[subset]) > MAX_TABLE
             while half and not (known[subset] and best is not None):  # any order of constants
                 rest = subset ^ half
                 a, b = found[half], found[rest]
@@ -132,7 +139,7 @@ class _Order:
                 made: tuple[Plan, float, int] | None = None
                 if a is not None and rest & (rest - 1) == 0 and group >= first_group:
                     made = self._applied(a, groups[group - first_group], kept[half], kept[subset], known[subset])
-                elif a is not None and b is not None and half & low and a.cost + b.cost < least:  # each pair once
+                elif a and b and not is_table and half & low and a.cost + b.cost < least:  # each pair once
                     turned = known[half] and not known[rest]  # constant operands stay in the array, and come second
                     one, other = (rest, half) if turned else (half, rest)
                     first, second = (b, a) if turned else (a, b)

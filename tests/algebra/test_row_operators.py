@@ -8,6 +8,7 @@ import pytest
 from random_images import gathered
 
 import glenside as gl
+from glenside.algebra.contraction_order import MAX_TABLE
 from glenside.algebra.search import cheapest_algebra
 from glenside.check import check
 from glenside.ir.term import Term
@@ -171,3 +172,12 @@ def test_small_images(form: Form, size: int, monkeypatch: pytest.MonkeyPatch) ->
     program = b.finish(form(b)).seeded_constants(0)
     found = cheapest_algebra(program, PRICES, margin=-10.0)
     assert check(program, found.program, layers=False).result == "exact"
+
+
+@pytest.mark.parametrize(("words", "found"), [(500, True), (MAX_TABLE // 16 + 1, False)])
+def test_embeddings_times_weights_are_a_table_unless_it_is_large(words: int, found: bool) -> None:
+    b = gl.Builder("embeddings")
+    x = b.gather(b.constant("e", (words, 16)), b.input("tokens", (4,), "int64"))
+    program = b.finish(b.linear(x, b.constant("w", (16, 16))))
+    best = cheapest_algebra(program, PRICES)
+    assert (best.program.term is not program.term) == found
