@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from itertools import combinations, combinations_with_replacement
 from math import prod
 from typing import Any
@@ -16,8 +15,8 @@ Observed = tuple[int, ...]
 """The values of an integer at the sample sizes, in their order."""
 _MAX_DEGREE = 3
 """The most sizes in a product."""
-_MAX_SIZES, _FEW = 8, 4
-"""The most sizes of axes that are multiplied; with fewer than `_FEW`, quotients are multiplied by two of them."""
+_FEW = 4
+"""With fewer sizes, quotients are multiplied by two of them."""
 _LEAST_FOR_THREE = 6
 """The fewest samples for sums of three products."""
 _SPARE = 2
@@ -25,45 +24,22 @@ _SPARE = 2
 _NEAR = 1e-4
 """Relative error of a floating-point solution."""
 _MAX_DIVISOR = 64
-"""The largest divisor of a quotient that is tried, but for those that schedules have."""
+"""The largest divisor of a quotient that is tried."""
 
 
 class Fitter:
     """Finds expressions for observed integers; quotients that explain one become atoms of others.
 
-    dims      sizes of axes of terms: quotients that explain one are multiplied like sizes
-    divisors  the sizes of tiles and pieces, which are tried first
-    bases     expressions whose quotients are tried
+    bases  expressions whose quotients are tried
     """
 
-    def __init__(
-        self, samples: Sequence[Mapping[str, int]], dims: Iterable[Observed] = (), divisors: Sequence[int] = ()
-    ) -> None:
+    def __init__(self, samples: Sequence[Mapping[str, int]]) -> None:
         self.samples = samples
-        self.divisors = list(dict.fromkeys((*divisors, *range(2, _MAX_DIVISOR + 1))))
-        self.likely = [d for d in dict.fromkeys(divisors) if d > 1]
         self.sizes: list[Atom] = [Size(name) for name in samples[0]]
         self.bases = [(Expression(((1, (size,)),)), self._values((size,))) for size in self.sizes]
         self.quotients: dict[Atom, None] = {}
         self._known: dict[Observed, Expression] = {}
         self._multiply()
-        found = self.fit_all(dims)
-        names = [Expression(((1, (size,)),)) for size in self.sizes]
-        self.sizes += [Quotient(own, 0, 1) for own in found.values() if own is not None and own not in names]
-        self.sizes = self.sizes[:_MAX_SIZES]
-        self._known = {}
-        self._multiply()
-
-    def restricted(self, samples: Sequence[Mapping[str, int]]) -> Fitter:
-        """Returns a fitter over some of the samples, with the same quotients and expressions."""
-        found = copy(self)
-        found.samples = samples
-        found.bases = [(Expression(((1, (atom,)),)), found._values((atom,))) for atom in (*self.sizes, *self.quotients)]
-        places = [self.samples.index(sample) for sample in samples]
-        found._known = {tuple(values[place] for place in places): own for values, own in self._known.items()}
-        found.quotients = dict(self.quotients)
-        found._multiply()
-        return found
 
     def _multiply(self) -> None:
         """Makes the products of sizes."""
@@ -172,10 +148,10 @@ class Fitter:
     def _quotient(self, values: Observed) -> Expression | None:
         """Returns an expression with new quotients, or None.
 
-        The values are a quotient, the greatest multiple of a divisor, a remainder, or the quotient of a remainder.
+        The values are a quotient, the greatest multiple of a divisor, or a remainder.
         """
         for base, own in self.bases:
-            for divisor in self.divisors:
+            for divisor in range(2, _MAX_DIVISOR + 1):
                 found = self._of_divisor(values, base, own, divisor)
                 if found is not None:
                     return found
@@ -195,14 +171,7 @@ class Fitter:
         if values in (rest, tuple(v - r for v, r in zip(own, rest, strict=True))):
             self._add(base, 0, divisor)
             return self._plain(values)
-        if divisor not in self.likely:
-            return None
-        parts = [d for d in self.likely if d < divisor and divisor % d == 0]
-        inner = next((d for d in parts if tuple(v // d for v in rest) == values), None)
-        if inner is None:
-            return None
-        part = Expression((*base.terms, (-divisor, (self._add(base, 0, divisor),))), base.constant)
-        return self._of_quotient(values, part, 0, inner)
+        return None
 
     def _of_quotient(self, values: Observed, base: Expression, offset: int, divisor: int, more: int = 0) -> Expression:
         found = Expression(((1, (self._add(base, offset, divisor),)),), more)
