@@ -286,8 +286,8 @@ SENTENCES = {
         also=(X,),
     ),
     "it may read x[13]": _picking(Require(V, 12, "g"), ((V, 1),)),
-    "v1 is an index of x with a stride of 5 elements, which is the stride of no axis of 2 or more in (12)": _picking(
-        Require(V, 2, "g"), ((V, 5),)
+    "v1 is an index of x with a stride of 5 elements, 4 of which are along no axis of (12)": _picking(
+        Require(V, 4, "g"), ((V, 5),)
     ),
     "add of float32, int64 is float32": _one(
         For(I, (Store(Y, _at(I), Apply(PRIMITIVES["add"], (Load(X, _at(I)), Counter(_at(I))), "float32")),)),

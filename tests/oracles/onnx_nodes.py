@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,15 @@ def ours(op: str, inputs: Inputs, version: int = 22, dtypes: Sequence[str] = ("f
     return list(backend.run_model(model(op, inputs, version, dtypes, **named), [x for x in inputs if x is not None]))
 
 
+@cache
+def saturates() -> bool:
+    """True if onnxruntime's products of uint8 and int8 are wrong here: without VNNI it adds pairs of them in 16 bits."""
+    a, b = np.full((16, 64), 255, np.uint8), np.full((64, 16), 127, np.int8)
+    made = model("MatMulInteger", [a, b], 10, ["int32"])
+    (found,) = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x0": a, "x1": b})
+    return bool((found != 64 * 255 * 127).any())
+
+
 def agree(
     by: str,
     op: str,
@@ -62,7 +72,12 @@ def agree(
     levels: int = 0,
     **named: Any,
 ) -> None:
-    """Compares with "reference" or "onnxruntime": integers within a number of levels, floats within the tolerance."""
+    """Compares with "reference" or "onnxruntime": integers within a number of levels, floats within the tolerance.
+
+    Where products saturate in onnxruntime, tensors of int8 are halved, so that sums of two products are exact.
+    """
+    if by == "onnxruntime" and saturates():
+        inputs = [x // 2 if x is not None and x.ndim and x.dtype == np.int8 else x for x in inputs]
     made = model(op, inputs, version, dtypes, **named)
     given = {f"x{i}": np.asarray(x) for i, x in enumerate(inputs) if x is not None}
     if by == "reference":

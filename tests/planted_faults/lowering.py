@@ -1,6 +1,7 @@
 """Loops that do something else: a wrong index, a stride of another buffer, an initial value, a shared loop."""
 
 _LOWER = "glenside/codegen/lowering/lower_terms.py"
+_IN_PLACE = "glenside/codegen/lowering/concat_in_place.py"
 _FILLING = "glenside/codegen/loop_ir/nest_builder.py"
 
 FAULTS = (
@@ -65,13 +66,13 @@ FAULTS = (
         "a fold leaves out operands after the second",
     ),
     (
-        _LOWER,
+        _IN_PLACE,
         "        value = number(None if fill is Fill.LOWEST else 0, nest.dtype)",
         "        value = number(1, nest.dtype)",
         "borders are filled with ones",
     ),
     (
-        _LOWER,
+        _IN_PLACE,
         "        place = nest.view.memory.place([moved[axis] + begin[axis] for axis in range(len(begin))])",
         "        place = nest.view.memory.place([moved[axis] for axis in range(len(begin))])",
         "borders are filled at the begin of the buffer",
