@@ -54,7 +54,7 @@ def ours(op: str, inputs: Inputs, version: int = 22, dtypes: Sequence[str] = ("f
 
 @cache
 def saturates() -> bool:
-    """True if onnxruntime's products of uint8 and int8 are wrong here: without VNNI it adds pairs of them in 16 bits."""
+    """True if onnxruntime's products of uint8 and int8 saturate here: without VNNI it adds pairs in 16 bits."""
     a, b = np.full((16, 64), 255, np.uint8), np.full((64, 16), 127, np.int8)
     made = model("MatMulInteger", [a, b], 10, ["int32"])
     (found,) = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x0": a, "x1": b})
