@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 
 _TOLERANCE = 1e-4
 """The largest difference of a float, relative to the largest number of a result: sums may be in another order."""
-_OF_ROUNDED, _MEAN_OF_ROUNDED = 0.15, 0.03
-"""The same for programs that round: some values are rounded to the next number, and what follows differs, the more the
-deeper the program (0.04 after 6 blocks of a decoder with activations of 8 bits). So the root of the mean square of the
-differences is bounded, too, relative to that of the numbers (0.007 there)."""
+_OF_ROUNDED, _MEAN_OF_ROUNDED = 0.05, 0.01
+"""The same for a program that rounds once: some values are rounded to the next number, and what follows differs. The
+bound grows with the root of the number of terms that round, as independent errors do. The root of the mean square of
+differences is bounded, too, relative to that of the numbers. Activations of 8 bits: 0.04 and 0.007 after 6 blocks."""
 
 
 def differences(function: OpenFunction, program: OpenProgram, choices: Sequence[Mapping[str, int]]) -> Iterator[str]:
@@ -66,29 +67,30 @@ def _with_names(term: Term, names: Mapping[str, str]) -> Term:
 
 
 def _differences(program: Program, found: object, wanted: object) -> Iterator[str]:
-    is_rounded = any(map(rounds, postorder(program.term)))
+    roundings = sum(map(rounds, postorder(program.term)))
     pairs = zip(_flat(found), _flat(wanted), program.result_names(), strict=True)
     for own, right, name in pairs:
         if own.shape != right.shape or own.dtype != right.dtype:
             yield f"{name} is {own.shape} {own.dtype}, and {right.shape} {right.dtype} in the program of these sizes"
-        elif own.size and not _is_near(own, right, is_rounded):
+        elif own.size and not _is_near(own, right, roundings):
             yield f"{name} has other values"
 
 
-def _is_near(own: Array, right: Array, is_rounded: bool) -> bool:
-    """True if two arrays of one shape and dtype differ by no more than rounding explains."""
+def _is_near(own: Array, right: Array, roundings: int) -> bool:
+    """True if two arrays of one shape and dtype differ by no more than so many roundings explain."""
     is_small = own.dtype.kind in "iu" and own.dtype.itemsize == 1
-    if not (_is_float(own) or (is_rounded and is_small)):
+    if not (_is_float(own) or (roundings and is_small)):
         return np.array_equal(own, right)
     own, right = own.astype(np.float64), right.astype(np.float64)
     with np.errstate(invalid="ignore"):
         apart = np.where((own == right) | (np.isnan(own) & np.isnan(right)), 0.0, np.abs(own - right))
     finite = right[np.isfinite(right)]
     most = float(np.max(np.abs(finite), initial=1.0))
-    if not is_rounded:
+    if not roundings:
         return bool(np.all(apart <= _TOLERANCE * most))
     mean = max(float(np.mean(finite**2)) if finite.size else 0.0, _TOLERANCE)
-    return bool(np.all(apart <= _OF_ROUNDED * most) and np.mean(apart**2) <= _MEAN_OF_ROUNDED**2 * mean)
+    is_near = np.all(apart <= _OF_ROUNDED * sqrt(roundings) * most)
+    return bool(is_near and np.mean(apart**2) <= _MEAN_OF_ROUNDED**2 * roundings * mean)
 
 
 def rounds(term: Term) -> bool:
