@@ -76,13 +76,13 @@ def _rows(file: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _prompt(f: Callable[..., Any], count: int, threads: int) -> float:
-    f.reset()  # type: ignore[attr-defined]
+def _prompt(f: Any, count: int, threads: int) -> float:
+    f.reset()
     return _seconds(partial(f, np.full(count, 300), threads=threads))
 
 
-def _token(f: Callable[..., Any], past: int, threads: int) -> float:
-    f.reset()  # type: ignore[attr-defined]
+def _token(f: Any, past: int, threads: int) -> float:
+    f.reset()
     for begin in range(0, past, MOST):
         f(np.full(min(MOST, past - begin), 300), threads=threads)
     return median(_seconds(partial(f, np.array([300]), threads=threads)) for _ in range(WRITTEN))

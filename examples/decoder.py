@@ -13,6 +13,7 @@ default for GGUF files and random weights of 4 or 8 bits, multiplies integers, a
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
@@ -23,6 +24,7 @@ import numpy as np
 
 import glenside as gl
 from glenside.check.written_decoder import write_decoder
+from glenside.ir.errors import GlensideError
 from glenside.ir.program import Program
 from glenside.models.decoder import Decoder, decoder_step, growing_step, ring_decoder
 from glenside.models.decoder_cache import CACHES
@@ -180,4 +182,8 @@ def _numbers(prompt: str, pieces: Sequence[str]) -> list[int]:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except GlensideError as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.status)

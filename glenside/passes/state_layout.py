@@ -20,10 +20,10 @@ from glenside.ir.types import Dims, Tensor, TupleType
 
 @dataclass(frozen=True)
 class StateLayout:
-    """How state is stored: its axes in another order, then with other dims of as many elements.
+    """The layout of stored state: a permutation of its axes, then a reshape.
 
-    order  axis i of the stored array is axis order[i]
-    dims   the dims of the state and those of the stored array, if these are not only in another order
+    order  the permutation: axis i of the stored array is axis order[i] of the state
+    dims   the dims before the permutation and after the reshape; None without a reshape
     """
 
     order: tuple[int, ...]
@@ -55,7 +55,7 @@ class StateLayout:
 
 @dataclass(frozen=True)
 class _Change:
-    """How a program changes state.
+    """The operations by which a program computes the next value of a state.
 
     joins  concatenations of the state and what is behind it, outermost first, and the order of their axes as stored
     start  the operand of a scatter that is the state as it is stored, if there is one

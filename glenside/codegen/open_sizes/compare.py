@@ -77,7 +77,7 @@ def _differences(program: Program, found: object, wanted: object) -> Iterator[st
 
 
 def _is_near(own: Array, right: Array, roundings: int) -> bool:
-    """True if two arrays of one shape and dtype differ by no more than so many roundings explain."""
+    """True if two arrays of one shape and dtype are equal within the tolerance for a program that rounds so often."""
     is_small = own.dtype.kind in "iu" and own.dtype.itemsize == 1
     if not (_is_float(own) or (roundings and is_small)):
         return np.array_equal(own, right)
