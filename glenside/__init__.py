@@ -46,6 +46,7 @@ _EXPORTS = {
     "facts": "glenside.rewrites.facts",
     "fold": "glenside.passes.constant_folding",
     "from_jax": "glenside.importers.jax",
+    "from_stablehlo": "glenside.importers.stablehlo",
     "from_torch": "glenside.importers.torch",
     "fuzz": "glenside.fuzzing",
     "gradient": "glenside.gradients",
@@ -110,6 +111,7 @@ if TYPE_CHECKING:
     from glenside.gradients import value_and_gradient as value_and_gradient
     from glenside.importers.jax import from_jax as from_jax
     from glenside.importers.onnx import load_onnx as load_onnx
+    from glenside.importers.stablehlo import from_stablehlo as from_stablehlo
     from glenside.importers.torch import from_torch as from_torch
     from glenside.ir import index_map as index_map
     from glenside.ir import primitives as primitives
@@ -174,6 +176,7 @@ __all__ = [
     "facts",
     "fold",
     "from_jax",
+    "from_stablehlo",
     "from_torch",
     "fuzz",
     "gradient",

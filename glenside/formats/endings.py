@@ -1,7 +1,8 @@
 """Loads and saves programs in the format that the ending of a path names: .onnx, .json, and .glenside for the text.
 
 Files of other endings hold the text too. A .py file, a function of JAX, is only written; a .pt2 file, which
-`torch.export.save` writes, a .gguf file, a decoder, and a folder of a checkpoint of transformers are only read.
+`torch.export.save` writes, an .mlir file, StableHLO text, a .gguf file, a decoder, and a folder of a checkpoint of
+transformers are only read.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from glenside.ir.open_program import OpenProgram, is_range
 from glenside.ir.program import Program
 from glenside.ir.replacing import PathLike
 
-ENDINGS = (".glenside", ".onnx", ".pt2", ".gguf", ".safetensors", ".json")
+ENDINGS = (".glenside", ".onnx", ".pt2", ".mlir", ".gguf", ".safetensors", ".json")
 """The endings that only files of programs have."""
 
 
@@ -105,12 +106,14 @@ def load(
         raise BadInput(f"sizes of named dimensions, names of outputs and black boxes are for .onnx files, got {path}")
     if kind == ".py":
         raise BadInput(f"a program is read from a {', '.join(ENDINGS)} file, got {path}: a .py file is written only")
-    if kind == ".pt2":
+    if kind in (".pt2", ".mlir"):
+        from glenside.importers.stablehlo import load_stablehlo
         from glenside.importers.torch.archive import load_pt2
 
         if shapes or weights:
             raise BadInput(f"shapes and weights are for other files; {path} has its own")
-        return replace(load_pt2(path), name=Path(path).stem).with_values(values or {})
+        read = load_pt2 if kind == ".pt2" else load_stablehlo
+        return replace(read(path), name=Path(path).stem).with_values(values or {})
     if kind == ".onnx":
         open_ = {"dims": dims, "shapes": shapes, "allow_opaque": allow_opaque, "values": values, "outputs": outputs}
         return _load_onnx(path, weights, open_)
@@ -216,7 +219,7 @@ def save(program: Program, path: PathLike) -> str:
     if not isinstance(program, Program):
         raise BadInput(f"save takes a program and a path, got {type(program).__name__} as the program")
     kind = ending(path)
-    if kind in (".pt2", ".gguf", ".safetensors"):
+    if kind in (".pt2", ".mlir", ".gguf", ".safetensors"):
         raise BadInput(f"a program is saved as .onnx, .json, .py or .glenside, got {path}: a {kind} file is only read")
     if kind == ".onnx":
         from glenside.exporters.onnx import save_onnx

@@ -14,6 +14,7 @@ from glenside.ir.errors import BadInput
 
 jax = pytest.importorskip("jax")
 jnp, lax, nn = jax.numpy, jax.lax, jax.nn
+export = pytest.importorskip("jax.export")
 
 
 def _drawn(*dims: int, dtype: str = "float32", seed: int = 0) -> np.ndarray:
@@ -142,6 +143,23 @@ def test_programs_compute_what_jax_does(name: str) -> None:
         assert (own.shape, own.dtype) == (other.shape, other.dtype)
         accurate = 1e-2 if str(other.dtype) in ("bfloat16", "float16") else 2e-5
         np.testing.assert_allclose(own.astype(np.float64), other.astype(np.float64), rtol=accurate, atol=accurate)
+
+
+@pytest.mark.parametrize("writer", ["lower", "export"])
+@pytest.mark.parametrize("name", CASES)
+def test_text_of_stablehlo_says_the_same(name: str, writer: str) -> None:
+    function, examples = CASES[name]
+    jitted, arrays = jax.jit(function), jax.tree_util.tree_map(jnp.asarray, examples)
+    text = jitted.lower(*arrays).as_text() if writer == "lower" else export.export(jitted)(*arrays).mlir_module()
+    leaves = [np.asarray(x) for x in jax.tree_util.tree_leaves(examples)]
+    results = []
+    for program in (gl.from_stablehlo(text), gl.from_jax(function, *examples)):
+        values = dict(zip((own.name for own in program.signature.inputs), leaves, strict=True))
+        (found,) = gl.evaluate([program.term], {**program.constants, **values})
+        results.append(found if isinstance(found, tuple) else (found,))
+    for own, other in zip(*results, strict=True):
+        assert (own.shape, own.dtype) == (other.shape, other.dtype)
+        np.testing.assert_allclose(own.astype(np.float64), other.astype(np.float64), rtol=1e-6, atol=1e-6)
 
 
 def test_parameters_are_constants_that_are_named_by_their_keys() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,49 +51,63 @@ def _needed(jaxpr: Any) -> list[Any]:
     return kept[::-1]
 
 
-def inlined(scope: Scope, jaxpr: Any, operands: Sequence[Term]) -> list[Term]:
-    """Returns the results of a jaxpr that is a parameter of an equation, closed or open."""
-    if not hasattr(jaxpr, "consts"):
-        return evaluated(scope, jaxpr, [], operands)
-    constants = [scope.constant("constant", np.asarray(value)) for value in jaxpr.consts]
-    return evaluated(scope, jaxpr.jaxpr, constants, operands)
+def inlined(scope: Scope, body: Any, operands: Sequence[Term]) -> list[Term]:
+    """Returns the results of the body of an equation: a jaxpr, closed or open, or a function of terms."""
+    if callable(body):
+        return list(body(operands))
+    if not hasattr(body, "consts"):
+        return evaluated(scope, body, [], operands)
+    constants = [scope.constant("constant", np.asarray(value)) for value in body.consts]
+    return evaluated(scope, body.jaxpr, constants, operands)
 
 
 def _results(scope: Scope, equation: Any, operands: Sequence[Term]) -> list[Term]:
     name = equation.primitive.name
-    try:
-        scope.equations += 1
-        if scope.equations > MOST_NODES:
-            raise Refused(f"the function has more than {MOST_NODES} equations, those of unrolled loops included")
-        meaning = meanings().get(name)
-        if meaning is None:
-            raise Refused("has no meaning here; docs/jax.md lists those that have")
+    with placed(f"the primitive {name}", lambda: _place(equation)):
         results = tuple(_type(variable.aval) for variable in equation.outvars)
         layer = str(equation.source_info.name_stack).replace("/", ".")
-        found = meaning(Equation(name, results, equation.params, layer, scope), *operands)
-        found = list(found) if isinstance(found, list | tuple) else [found]
-        for (dims, dtype), term in zip(results, found, strict=True):
-            if (tuple(term.access.dims), term.access.dtype) != (dims, dtype):
-                want = f"{spelled(dims)} {dtype}"
-                raise Refused(f"requires a result of {want}, got {spelled(term.access.dims)} {term.access.dtype}")
-        return found
+        return applied(Equation(name, results, equation.params, layer, scope), operands)
+
+
+def applied(equation: Equation, operands: Sequence[Term]) -> list[Term]:
+    """Returns the results of an equation, of the dims and dtypes that it states. Raises Refused."""
+    equation.scope.equations += 1
+    if equation.scope.equations > MOST_NODES:
+        raise Refused(f"the function has more than {MOST_NODES} equations, those of unrolled loops included")
+    meaning = meanings().get(equation.primitive)
+    if meaning is None:
+        raise Refused("has no meaning here; docs/jax.md lists those that have")
+    found = meaning(equation, *operands)
+    found = list(found) if isinstance(found, list | tuple) else [found]
+    for (dims, dtype), term in zip(equation.results, found, strict=True):
+        if (tuple(term.access.dims), term.access.dtype) != (dims, dtype):
+            want = f"{spelled(dims)} {dtype}"
+            raise Refused(f"requires a result of {want}, got {spelled(term.access.dims)} {term.access.dtype}")
+    return found
+
+
+@contextmanager
+def placed(subject: str, place: Callable[[], str]) -> Iterator[None]:
+    """Raises Refused, with the subject and its place in the source, for what is refused inside."""
+    try:
+        yield
     except (GlensideError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         if isinstance(error, GlensideError) and error.status != BadInput.status:
             raise
-        place = _place(equation)
+        line = place()
         if isinstance(error, _Placed):  # by an equation inside this one
-            raise error if error.line or not place else _Placed(error.primitive, place, error.words) from None
+            raise error if error.line or not line else _Placed(error.subject, line, error.words) from None
         words = error.message if isinstance(error, GlensideError) else f"{type(error).__name__}: {error}"
         cause = None if isinstance(error, GlensideError) else error
-        raise _Placed(name, place, words) from cause
+        raise _Placed(subject, line, words) from cause
 
 
 class _Placed(Refused):
-    """A refusal that names its primitive, and the user's source line if that is known."""
+    """A refusal that names what is refused, and the user's source line if that is known."""
 
-    def __init__(self, primitive: str, place: str, words: str) -> None:
-        super().__init__(f"the primitive {primitive}{place}: {words}")
-        self.primitive, self.line, self.words = primitive, place, words
+    def __init__(self, subject: str, line: str, words: str) -> None:
+        super().__init__(f"{subject}{line}: {words}")
+        self.subject, self.line, self.words = subject, line, words
 
 
 def _type(aval: Any) -> tuple[tuple[int, ...], str]:

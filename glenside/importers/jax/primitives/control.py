@@ -73,7 +73,13 @@ def while_(equation: Equation, *operands: Term) -> list[Term]:
             raise Refused("the number of iterations depends on data")
         if not known:
             return state
-        state = inlined(equation.scope, params["body_jaxpr"], [*of_body, *state])
+        state = [_folded(equation, x) for x in inlined(equation.scope, params["body_jaxpr"], [*of_body, *state])]
+
+
+def _folded(equation: Equation, x: Term) -> Term:
+    """Returns a number that is known, such as a counter, as itself."""
+    known = equation.known(x) if x.access.rank == 0 else None
+    return x if known is None else equation.filled((), known.item(), x.access.dtype)
 
 
 @primitive("debug_callback", "debug_print")

@@ -241,6 +241,8 @@ def dynamic_update_slice(equation: Equation, x: Term, update: Term, *starts: Ter
     first = found[partial[0]]
     if len(partial) == 1 and isinstance(first, Term):
         return _rows_replaced(x, update, partial[0], first)
+    if len(partial) == 1 and isinstance(first, int):
+        return concatenate(_parts_replaced(x, update, partial[0], first), partial[0])
     mask: Term | None = None
     for axis in partial:
         at, start, zero = iota(dims[axis]), found[axis], filled(iota(dims[axis]), 0)
@@ -252,6 +254,25 @@ def dynamic_update_slice(equation: Equation, x: Term, update: Term, *starts: Ter
         mask = own if mask is None else combine("logical-and", mask, own)
     assert mask is not None
     return select(broadcast(mask, dims), update, x)
+
+
+def _parts_replaced(x: Term, update: Term, axis: int, start: int) -> list[Term]:
+    """Returns x in parts along an axis, one of which is the update; the others are those that x consists of."""
+    stop, place, found = start + update.access.dims[axis], 0, []
+    for part in _parts(x, axis):
+        size = part.access.dims[axis]
+        for low, high in ((0, min(start - place, size)), (max(stop - place, 0), size)):
+            if low < high:
+                found.append((place + low, slice_axis(part, axis, low, high)))
+        place += size
+    return [part for _, part in sorted([*found, (start, update)], key=lambda own: own[0])]
+
+
+def _parts(x: Term, axis: int) -> list[Term]:
+    """Returns the parts that a term joins along an axis: itself alone, if it is no concatenation of them."""
+    if x.operator.name != "access-concatenate" or x.attributes[0] != axis:
+        return [x]
+    return [part for own in x.children for part in _parts(own, axis)]
 
 
 def _rows_replaced(x: Term, update: Term, axis: int, start: Term) -> Term:
