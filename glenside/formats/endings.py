@@ -15,7 +15,7 @@ from typing import Any, overload
 
 from glenside.ir import files
 from glenside.ir.errors import BadInput
-from glenside.ir.open_program import OpenProgram, is_range
+from glenside.ir.open_program import OpenProgram, changed, is_range
 from glenside.ir.program import Program
 from glenside.ir.replacing import PathLike
 
@@ -81,8 +81,8 @@ def load(
       shapes        shapes of tensors that a text does not declare, or of inputs whose shapes an ONNX file leaves open
       weights       an .npz file with values of constants, which take precedence over those of an ONNX file
       dtypes        dtypes of tensors that a text does not declare
-      dims          sizes of named dimensions of an ONNX file, such as batch; rows and past of a decoder in a GGUF file
-                    or a checkpoint.
+      dims          sizes of named dimensions of an ONNX file, such as batch; of the symbols of a .pt2 file, such as
+                    s31; rows and past of a decoder in a GGUF file or a checkpoint.
                     With a range, (1, 512) or (0, 512, 32) by steps, for some of them the result is an OpenProgram,
                     which `gl.compile` takes
       allow_opaque  whether ONNX operators that Glenside does not know are kept as black boxes
@@ -102,7 +102,8 @@ def load(
     if load_decoder:
         _require_own_sizes(path, bool(shapes or weights or dtypes or allow_opaque or outputs), dims or {})
         return load_decoder(path, dims or {}, values or {})
-    if (dims or allow_opaque or outputs) and kind != ".onnx" and Path(path).exists():
+    others = ((dims and kind != ".pt2"), allow_opaque, outputs)
+    if any(others) and kind != ".onnx" and Path(path).exists():
         raise BadInput(f"sizes of named dimensions, names of outputs and black boxes are for .onnx files, got {path}")
     if kind == ".py":
         raise BadInput(f"a program is read from a {', '.join(ENDINGS)} file, got {path}: a .py file is written only")
@@ -112,8 +113,9 @@ def load(
 
         if shapes or weights:
             raise BadInput(f"shapes and weights are for other files; {path} has its own")
-        read = load_pt2 if kind == ".pt2" else load_stablehlo
-        return replace(read(path), name=Path(path).stem).with_values(values or {})
+        found = load_pt2(path, dims) if kind == ".pt2" else replace(load_stablehlo(path), name=Path(path).stem)
+        made: Program | OpenProgram = changed(found, lambda program: program.with_values(values or {}))
+        return made
     if kind == ".onnx":
         open_ = {"dims": dims, "shapes": shapes, "allow_opaque": allow_opaque, "values": values, "outputs": outputs}
         return _load_onnx(path, weights, open_)

@@ -5,20 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import gcd
 
 
 @dataclass(frozen=True)
 class Size:
-    """An open size, by name."""
+    """An open size, by name: how many steps it is above a number that is less than a step.
+
+    So halves of a size of step 2, say, are whole.
+    """
 
     name: str
+    step: int = 1
+    above: int = 0
 
     def at(self, sizes: Mapping[str, int]) -> int:
         """Returns the value at given sizes."""
-        return sizes[self.name]
+        return (sizes[self.name] - self.above) // self.step
 
     def __str__(self) -> str:
-        return self.name
+        return self.in_c(self.name)
+
+    def in_c(self, name: str) -> str:
+        """Returns the value as C; `name`: the C name of the size."""
+        moved = f"({name} - {self.above})" if self.above else name
+        return f"({moved} / {self.step})" if self.step > 1 else name
 
 
 @dataclass(frozen=True)
@@ -78,13 +89,23 @@ class Expression:
         return _sum(products, 0)
 
     def __floordiv__(self, divisor: int) -> Expression:
-        """Divides by a fixed integer, rounding down; products that it divides leave the quotient."""
+        """Divides by a fixed integer, rounding down; products that it divides leave the quotient.
+
+        Common divisors are left out, and the quotient of a quotient is one of the first sum.
+        """
         whole = [(factor // divisor, atoms) for factor, atoms in self.terms if factor % divisor == 0]
         rest = [(factor, atoms) for factor, atoms in self.terms if factor % divisor]
         outside, inside = divmod(self.constant, divisor)
         if not rest:
             return _sum(whole, outside)
-        return _sum([*whole, (1, (Quotient(Expression(tuple(rest)), inside, divisor),))], outside)
+        common = gcd(divisor, *(factor for factor, _ in rest))
+        of = Expression(tuple((factor // common, atoms) for factor, atoms in rest))
+        inside, divisor = inside // common, divisor // common
+        inner = of.terms[0][1][0]
+        if len(of.terms) == len(of.terms[0][1]) == of.terms[0][0] == 1 and isinstance(inner, Quotient):
+            if isinstance(inner.divisor, int) and inner.divisor > 0:
+                of, inside, divisor = inner.of, inner.offset + inside * inner.divisor, divisor * inner.divisor
+        return _sum([*whole, (1, (Quotient(of, inside, divisor),))], outside)
 
     def quotient(self, other: Expression) -> Expression | None:
         """Returns the expression that gives this one when it is multiplied by `other`, or None if none is found."""
@@ -131,6 +152,10 @@ class Expression:
         return " + ".join([*found, *([str(self.constant)] if self.constant or not found else [])])
 
     def __str__(self) -> str:
+        if len(self.terms) == 1 and len(self.terms[0][1]) == 1 and isinstance(size := self.terms[0][1][0], Size):
+            times, rest = divmod(self.terms[0][0], size.step)
+            if size.step > 1 and not rest:  # a multiple of the size itself
+                return str(Expression(((times, (Size(size.name),)),), self.constant - times * size.above))
         found = ["*".join([*([] if factor == 1 else [str(factor)]), *map(str, atoms)]) for factor, atoms in self.terms]
         return " + ".join([*found, *([str(self.constant)] if self.constant or not found else [])])
 
@@ -160,7 +185,7 @@ def _sum(products: Iterable[tuple[int, tuple[Atom, ...]]], constant: int) -> Exp
 
 def _atom_in_c(atom: Atom, names: Mapping[str, str]) -> str:
     if isinstance(atom, Size):
-        return names[atom.name]
+        return atom.in_c(names[atom.name])
     divisor = atom.divisor if isinstance(atom.divisor, int) else atom.divisor.in_c(names)
     return f"floor_quotient({atom.of.in_c(names)} + {atom.offset}, {divisor})"
 

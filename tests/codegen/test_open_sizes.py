@@ -11,6 +11,7 @@ import pytest
 
 import glenside as gl
 from glenside.builder import layout
+from glenside.codegen.loop_ir.ir import For
 from glenside.codegen.open_sizes.fit import Fitter
 from glenside.ir.errors import BadInput
 from glenside.ir.open_integer import OpenInteger, common_divisor
@@ -197,6 +198,71 @@ def test_expressions_are_found_and_printed() -> None:
         assert all(found.at({"n": n, "m": m}) == make(n, m) for n in range(130, 230) for m in range(1, 20))
     q = Quotient(Expression(((1, (Size("n"),)),)), -3, 4)
     assert Expression(((2, (q,)),), 1).in_c({"n": "n[0]"}) == "2 * floor_quotient(n[0] + -3, 4) + 1"
+
+
+def test_sizes_with_a_step_have_whole_halves() -> None:
+    size = Size("rows", 4, 2)
+    rows = OpenInteger(22, Expression(((4, (size,)),), 2))
+    assert (rows + 2) // 4 == OpenInteger(6, Expression(((1, (size,)),), 1))
+    assert rows.expression.at({"rows": 30}) == 30
+    assert (str(rows.expression), str((rows // 2).expression)) == ("rows", "2*((rows - 2) / 4) + 1")
+    assert rows.expression.in_c({"rows": "n[0]"}) == "4 * ((n[0] - 2) / 4) + 2"
+    for change in (
+        lambda n: (n + 5) // 6,
+        lambda n: ((n + 3) // 3 + 1) // 2,
+        lambda n: (n // 2 + 3) // 3,
+        lambda n: ((n - 3) // 2 + 1) // 4,
+        lambda n: ((n + 1) // 2 + 1) // 2 - (n + 3) // 4,
+    ):
+        found = change(rows)
+        own = found.expression if isinstance(found, OpenInteger) else Expression((), found)
+        assert [own.at({"rows": n}) for n in range(2, 99, 4)] == [change(n) for n in range(2, 99, 4)]
+    n = OpenInteger(7, Expression(((1, (Size("n"),)),)))
+    assert ((n + 1) // 2 + 1) // 2 == (n + 3) // 4  # a quotient of a quotient is one of the first sum
+    assert (6 * n + 9) // 15 == (2 * n + 3) // 5
+
+
+def test_positions_behind_strides_of_two_are_one_program() -> None:
+    """Half of a length is written as a stride computes it, and as a slice of positions has it."""
+
+    def halved(length: int) -> Program:
+        b = gl.Builder("halved")
+        weight, table = (
+            np.eye(4, dtype="float32").reshape(4, 4, 1, 1),
+            np.arange(200, dtype="float32").reshape(1, 4, 1, 50),
+        )
+        y = b.conv(b.input("x", (1, 4, 1, length)), b.constant("w", weight.shape, value=weight), strides=(1, 2))
+        positions = layout.slice_axis(b.constant("table", table.shape, value=table), 3, 0, length // 2)
+        return b.finish(b.add(y, positions))
+
+    f = gl.compile(gl.open_program(halved, "halved", length=(2, 98, 2)))
+    for length in (2, 6, 34, 98):
+        _agrees(f, halved(length), length)
+    assert "(1 4 1 length)" in repr(f)
+    with pytest.raises(BadInput, match="length is from 2 to 98 by 2, got 7"):
+        f(np.zeros((1, 4, 1, 7), "float32"))
+
+
+def _encoder(batch: int, length: int) -> Program:
+    b, heads = gl.Builder("encoder"), (batch, length, 2, 16)
+    x = b.input("x", (batch, length, 32))
+    draw = np.random.default_rng(0)
+    dense = {n: b.constant(n, (32, 32), value=draw.standard_normal((32, 32)).astype("float32") / 6) for n in "qkvo"}
+    q, k, v = (layout.transpose(layout.reshape(b.linear(x, dense[n]), heads), (0, 2, 1, 3)) for n in "qkv")
+    y = b.matmul(b.softmax(b.matmul(q, layout.transpose(k, (0, 1, 3, 2)))), v)
+    y = layout.reshape(layout.transpose(y, (0, 2, 1, 3)), (batch, length, 32))
+    return b.finish(b.add(x, b.linear(y, dense["o"])))
+
+
+def test_rows_of_all_batches_are_tiled_together_and_attention_is_fused() -> None:
+    f = gl.compile(gl.open_program(_encoder, "encoder", batch=(1, 5), length=(1, 60)))
+    for batch, length in ((1, 1), (1, 7), (2, 3), (3, 60), (5, 13), (5, 59)):
+        _agrees(f, _encoder(batch, length), length)
+    assert "without" not in f.report
+    nests = f._lowered.template.symbolic().nests
+    assert any(nest.what.startswith("blocks of") for nest in nests)
+    loops = [statement.axis.size for nest in nests for statement in nest.body if isinstance(statement, For)]
+    assert any("batch*length" in str(size.expression) for size in loops if isinstance(size, OpenInteger))
 
 
 def test_sums_of_many_products_are_fitted() -> None:

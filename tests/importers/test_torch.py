@@ -271,13 +271,25 @@ def test_a_saved_program_is_the_one_of_the_module(tmp_path: Any, decomposes: boo
         assert any("in forward" in node for node in program.nodes.values())
 
 
-def test_a_saved_program_with_open_sizes_or_state_is_refused(tmp_path: Any) -> None:
-    open_ = torch.export.export(
-        nn.Linear(3, 2), (torch.randn(4, 3),), dynamic_shapes={"input": {0: torch.export.Dim("n")}}
-    )
-    torch.export.save(open_, tmp_path / "open.pt2")
-    with pytest.raises(BadInput, match=r"open.pt2: input input: the size s\d+ is open"):
-        gl.load(tmp_path / "open.pt2")
+@pytest.mark.parametrize("decomposes", [False, True])
+def test_a_saved_program_with_open_sizes_is_the_one_of_the_module(tmp_path: Any, decomposes: bool) -> None:
+    module, half = _Attention().eval(), torch.export.Dim("half", min=1, max=20)
+    dims = {"x": {0: torch.export.Dim("batch", max=3), 1: 2 * half}, "scale": None}
+    example = (torch.randn(2, 6, 16), torch.randn(1))
+    assert {*gl.from_torch(module, example, dynamic_shapes=dims).ranges} == {"batch", "half"}
+    exported = torch.export.export(module, example, dynamic_shapes=dims)
+    torch.export.save(exported.run_decompositions() if decomposes else exported, tmp_path / "open.pt2")
+    most = {str(symbol): int(own.upper) for symbol, own in exported.range_constraints.items() if symbol.is_symbol}
+    for rows, length in ((2, 4), (3, 40)):
+        x = torch.randn(rows, length, 16)
+        sizes = {name: rows if greatest == 3 else length // 2 for name, greatest in most.items()}
+        own = gl.load(tmp_path / "open.pt2", dims=sizes)
+        (found,) = gl.evaluate([own.term], {**own.constants, "x": x.numpy(), "scale": example[1].numpy()})
+        for a, b in zip(found, module(x, example[1]), strict=True):
+            assert np.allclose(a, b.detach().numpy(), atol=1e-5)
+
+
+def test_a_saved_program_with_state_is_refused(tmp_path: Any) -> None:
     torch.export.save(torch.export.export(_Counter(), (torch.randn(1),)), tmp_path / "state.pt2")
     with pytest.raises(BadInput, match=r"state.pt2: the module changes its buffer calls in place|copy_"):
         gl.load(tmp_path / "state.pt2")

@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import run
 
 import glenside as gl
 from glenside.importers.torch.archive import load_pt2
+from glenside.importers.torch.symbols import size_of
 from glenside.ir.errors import BadInput
 
 FLOAT = 7
@@ -132,7 +134,7 @@ CHANGES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         lambda p: _graph(p)["tensor_values"]["x"]["sizes"].__setitem__(
             0, {"as_expr": {"expr_str": "__import__('os')"}}
         ),
-        "the size __import__.* is open, which is not supported yet",
+        "input x: the size __import__.* has no meaning here",
     ),
     "size": (lambda p: _graph(p)["tensor_values"]["x"]["sizes"].__setitem__(0, {"as_int": -1}), "a size of input x"),
     "dtype": (lambda p: _graph(p)["tensor_values"]["h"].update(dtype=33), "dtype float8_e8m0fnu, which is not"),
@@ -165,6 +167,122 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
     path = _written(tmp_path / "net.pt2", _changed(change))
     with pytest.raises(BadInput, match=f"net.pt2: .*{words}"):
         load_pt2(path)
+
+
+def _expression(text: str) -> dict[str, Any]:
+    return {"as_expr": {"expr_str": text.replace("$", "Symbol('s7', positive=True, integer=True)"), "hint": None}}
+
+
+def _open_parts() -> dict[str, Any]:
+    """Returns the parts of a file of the same function of (2 s7, 3), whose y is (4 s7), which also returns s7 // 3."""
+    parts = _parts()
+    module, graph = parts["models/model.json"]["graph_module"], _graph(parts)
+    twice, four = (
+        _expression("Mul(Integer(2), $)"),
+        _expression("Add(Integer(-4), Mul(Add($, Integer(1)), Integer(4)))"),
+    )
+    for name in ("x", "h"):
+        graph["tensor_values"][name]["sizes"][0] = twice
+    for name in "yz":
+        graph["tensor_values"][name] = _tensor(0)
+        graph["tensor_values"][name]["sizes"] = [four]
+    size = {"as_sym_int": {"as_name": "rows"}}
+    graph["nodes"][1:1] = [
+        {"target": "_operator.mul", "inputs": [], "outputs": [size], "metadata": {}},
+        _node("view.default", "v", ("self", _ref("h")), ("size", {"as_sym_ints": [{"as_name": "rows"}]})),
+    ]
+    graph["tensor_values"]["v"] = graph["tensor_values"]["y"]
+    graph["nodes"][3]["inputs"][0]["arg"] = _ref("v")
+    graph["sym_int_values"] = {"rows": four, "third": _expression("FloorDiv($, Integer(3))")}
+    graph["nodes"].append(
+        {"target": "_operator.floordiv", "inputs": [], "outputs": [{"as_sym_int": {"as_name": "third"}}]}
+    )
+    module["signature"]["output_specs"].append({"user_output": {"arg": {"as_sym_int": {"as_name": "third"}}}})
+    parts["models/model.json"]["range_constraints"] = {"s7": {"min_val": 1, "max_val": 20}}
+    return parts
+
+
+def test_a_file_with_open_sizes_is_read_for_numbers_and_ranges(tmp_path: Path) -> None:
+    path = _written(tmp_path / "net.pt2", _open_parts())
+    open_ = gl.load(path, dims={"s7": (1, 20)})
+    assert isinstance(open_, gl.OpenProgram)
+    assert (open_.name, dict(open_.ranges)) == ("net", {"s7": (1, 20, 1)})
+    for program, half in ((gl.load(path, dims={"s7": 3}), 3), (open_.at({"s7": 20}), 20)):
+        assert program.signature.remarks == (f"output output_3 is {half // 3}, no tensor: it is left out",)
+        x = np.linspace(-2, 2, 6 * half, dtype=np.float32).reshape(2 * half, 3)
+        found, *_ = gl.evaluate([program.term], {**program.constants, "x": x})[0]
+        assert np.allclose(found, np.cos(x @ W.T).reshape(-1), atol=1e-6)
+
+
+@pytest.mark.needs_compiler
+def test_a_file_with_open_sizes_is_compiled_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = _written(tmp_path / "net.pt2", _open_parts())
+    f = gl.compile(path, dims={"s7": (1, 20)}, machine="plain")
+    for rows in (2, 40):
+        x = np.linspace(-2, 2, 3 * rows, dtype=np.float32).reshape(rows, 3)
+        assert np.allclose(f(x)[0], np.cos(x @ W.T).reshape(-1), atol=1e-6)
+    assert run("compile", path, "--dim", "s7=1..20", "--machine", "generic", "-o", tmp_path / "net.c") == 0
+    assert "int64_t n1" in (tmp_path / "net.c").read_text(encoding="utf-8")
+    assert run("compile", path, "-o", tmp_path / "net.c") == 2
+    assert "the size s7, of axis 0 of x, is open: give numbers or ranges" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("dims", "words"),
+    [
+        (None, r"the size s7, of axis 0 of x, is open: give numbers or ranges, such as dims=\{'s7': \(1, 20\)\}"),
+        ({"n": 3}, "has no open size n; there are s7"),
+        ({"s7": (1, 21)}, r"the size s7 is exported from 1 to 20, got \(1, 21\)"),
+        ({"s7": 0}, "the size s7 is exported from 1 to 20, got 0"),
+        ({"s7": "many"}, "the range of s7 is a whole number"),
+    ],
+)
+def test_sizes_that_a_file_does_not_have_are_named(tmp_path: Path, dims: Any, words: str) -> None:
+    with pytest.raises(BadInput, match=f"net.pt2: {words}"):
+        gl.load(_written(tmp_path / "net.pt2", _open_parts()), dims=dims)
+    with pytest.raises(BadInput, match=r"net.pt2: has no open size s7; all are numbers"):
+        gl.load(_written(tmp_path / "net.pt2", _parts()), dims={"s7": 3})
+
+
+def test_sizes_that_depend_on_data_are_refused(tmp_path: Path) -> None:
+    def change(parts: dict[str, Any]) -> None:
+        _graph(parts)["tensor_values"]["h"]["sizes"][0] = _expression("Symbol('u0', integer=True)")
+
+    with pytest.raises(BadInput, match=r"net.pt2: node h: the size u0 depends on data"):
+        load_pt2(_written(tmp_path / "net.pt2", _changed(change)))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("$", 7),
+        ("Mul(Rational(1, 2), Add($, Integer(1)))", 4),
+        ("FloorDiv(Add($, Integer(-1)), Integer(4))", 1),
+        ("CeilToInt(IntTrueDiv($, Integer(2)))", 4),
+        ("Where(StrictGreaterThan($, Integer(3)), Max($, Integer(9)), Integer(2))", 9),
+        ("FloorToInt(Mul(Float('1.5', precision=53), $))", 10),
+        ("PythonMod(Pow($, Integer(2)), Integer(5))", 4),
+    ],
+)
+def test_expressions_of_sizes(text: str, found: int) -> None:
+    assert size_of(_expression(text), "x", {"s7": 7}) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Pow($, Integer(99))",
+        "eval($)",
+        "$.__class__",
+        "Mul(Rational(1, 2), $)",
+        "FloorDiv($, Integer(0))",
+        "(" * 9,
+        "x" * 10_001,
+    ],
+)
+def test_expressions_without_meaning_are_refused(text: str) -> None:
+    with pytest.raises(BadInput, match="x"):
+        size_of(_expression(text), "x", {"s7": 7})
 
 
 def test_a_compressed_file_is_refused(tmp_path: Path) -> None:

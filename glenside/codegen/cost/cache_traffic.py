@@ -82,7 +82,7 @@ def traffic(reach: Reach, stored: Buffer, caches: Sequence[Cache]) -> Work:
         for buffer, n in bytes_of.items():
             once = min(n, reach.footprint[buffer])
             again = n - once  # evicted by the nest itself
-            part = missed[buffer] / reach.footprint[buffer] if once and reach.footprint[buffer] else 0.0
+            part = missed[buffer] / reach.footprint[buffer] if once and reach.footprint[buffer] > 0 else 0.0
             found["weights" if buffer.role is Role.CONSTANT else "far"] += (part * once + again) / len(_SHARES)
     return Work(near=reach.near, **found)
 

@@ -30,12 +30,13 @@ _MAX_DIVISOR = 64
 class Fitter:
     """Finds expressions for observed integers; quotients that explain one become atoms of others.
 
+    sizes  the open sizes, with their steps, if they have any
     bases  expressions whose quotients are tried
     """
 
-    def __init__(self, samples: Sequence[Mapping[str, int]]) -> None:
+    def __init__(self, samples: Sequence[Mapping[str, int]], sizes: Sequence[Size] = ()) -> None:
         self.samples = samples
-        self.sizes: list[Atom] = [Size(name) for name in samples[0]]
+        self.sizes: list[Atom] = [*sizes] or [Size(name) for name in samples[0]]
         self.bases = [(Expression(((1, (size,)),)), self._values((size,))) for size in self.sizes]
         self.quotients: dict[Atom, None] = {}
         self._known: dict[Observed, Expression] = {}

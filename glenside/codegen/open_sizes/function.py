@@ -153,10 +153,11 @@ class OpenFunction:
             shape = tuple(array.shape)
             if len(shape) != len(buffer.dims):
                 raise BadInput(f"{_required(buffer)}, got {len(shape)} axes")
-            for name, axis, factor, constant in buffer.inferable():
-                size, rest = divmod(shape[axis] - constant, factor)
+            for of, axis, factor, constant in buffer.inferable():
+                size, rest = divmod(of.step * (shape[axis] - constant), factor)
                 if rest:
                     raise BadInput(f"{_required(buffer)}, got size {shape[axis]} of axis {axis}")
+                name, size = of.name, size + of.above
                 if found.setdefault(name, size) != size:
                     raise BadInput(f"{name} is {found[name]} in {said[name]} and {size} in {buffer.name}")
                 said.setdefault(name, buffer.name)

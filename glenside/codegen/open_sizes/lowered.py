@@ -17,7 +17,7 @@ from glenside.codegen.loop_ir.results_in_place import in_place
 from glenside.codegen.lowering.constant_preparation import prepared
 from glenside.codegen.memory.buffer_arena import Arena, arena
 from glenside.codegen.open_sizes.open_terms import have_same, program_of_all_sizes, same_array
-from glenside.codegen.open_sizes.samples import representative_sizes, sample_sizes, verified_sizes
+from glenside.codegen.open_sizes.samples import Samples, sample_sizes, sizes_of, verified_sizes
 from glenside.codegen.open_sizes.source_text import SourceTemplate, tokens_of
 from glenside.codegen.open_sizes.template import Misfit, NotUniform, OpenBuffer, Template, terms_of
 from glenside.codegen.pipeline import lower
@@ -116,14 +116,14 @@ class OpenLowered:
             f"strides and pools may need sizes by steps, such as {{{ranges}}}"
         )
 
-    def _make(self, samples: list[dict[str, int]], machine: Machine | None, without: Sequence[str]) -> None:
+    def _make(self, samples: Samples, machine: Machine | None, without: Sequence[str]) -> None:
         """Makes and verifies the loops and C of all sizes from samples. Raises BadInput, NotUniform, Unverified."""
         began = perf_counter()
         self.verified = []
         self._made: dict[Buffer | Packing, Array] = {}
         self._compared: set[Buffer | Packing] = set()
-        programs = [self.program_at(own) for own in samples]
-        self.program = program_of_all_sizes(programs, samples, representative_sizes(self.open))
+        programs = [self.program_at(own) for own in samples.sizes]
+        self.program = program_of_all_sizes(programs, samples.sizes, samples.representative, sizes_of(self.open))
         try:
             loops = lower(self.program, machine, without)
         except (ArithmeticError, LookupError, ValueError, TypeError) as error:  # passes expect fixed integers
@@ -134,7 +134,7 @@ class OpenLowered:
         self._require_inferable()
         self.planned_elements = self._most_elements()
         self._greatest = self.template.at(self.open.greatest, None, self.planned_elements)
-        self.in_place = self._in_place()
+        self.in_place = self._in_place(samples.representative)
         self.operators = [require.operator for require in required(self._greatest)]
         self.arena = arena(self._greatest, in_place=False)
         loops = self.template.symbolic()
@@ -146,10 +146,10 @@ class OpenLowered:
         self._verify_some()
         self.seconds["verify"] = perf_counter() - began - self.seconds["lower"]
 
-    def _in_place(self) -> dict[str, int]:
+    def _in_place(self, representative: Mapping[str, int]) -> dict[str, int]:
         """Returns the number of the result that may be stored in the memory of an input, by the input's name."""
         found: dict[str, int] | None = None
-        for sizes in (self.open.greatest, representative_sizes(self.open)):
+        for sizes in (self.open.greatest, representative):
             loops = self.template.at(sizes, None)
             own = {name: loops.buffers.index(result) for name, result in in_place(loops).items()}
             found = own if found is None else {name: n for name, n in found.items() if own.get(name) == n}
@@ -157,9 +157,9 @@ class OpenLowered:
 
     def _varying_terms(self) -> tuple[list[int], int]:
         """Returns the positions of terms that depend on the sizes, and the number of all terms."""
-        for first, second, *_ in sample_sizes(self.open):
+        for samples in sample_sizes(self.open):
             try:
-                pair = [terms_of(self._prepare(self.open.at(sizes))) for sizes in (first, second)]
+                pair = [terms_of(self._prepare(self.open.at(sizes))) for sizes in samples.sizes[:2]]
             except GlensideError:
                 continue
             if len(pair[0]) != len(pair[1]):
@@ -223,7 +223,7 @@ class OpenLowered:
         return {b.name: max(prod(b.at(sizes)) for sizes in most) for b in own}
 
     def _require_inferable(self) -> None:
-        known = {name for buffer in self.inputs for name, *_ in buffer.inferable()}
+        known = {size.name for buffer in self.inputs for size, *_ in buffer.inferable()}
         for name in self.open.ranges:
             if name not in known:
                 raise BadInput(f"the open size {name} is not the size of an axis of an input")

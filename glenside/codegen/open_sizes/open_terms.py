@@ -15,12 +15,16 @@ from glenside.ir.errors import TypeMismatch
 from glenside.ir.open_integer import OpenInteger, OpenText
 from glenside.ir.operand import Array
 from glenside.ir.program import Program, entry_of
+from glenside.ir.size_expression import Size
 from glenside.ir.term import Term, shared
 from glenside.ir.types import Dims, Tensor
 
 
 def program_of_all_sizes(
-    programs: Sequence[Program], samples: Sequence[Mapping[str, int]], sizes: Mapping[str, int]
+    programs: Sequence[Program],
+    samples: Sequence[Mapping[str, int]],
+    sizes: Mapping[str, int],
+    open_sizes: Sequence[Size],
 ) -> Program:
     """Returns a program whose sizes are open integers, from programs of sample sizes with the same operators.
 
@@ -28,13 +32,11 @@ def program_of_all_sizes(
 
     Of the constants it has those of one element that are the same at all sizes. Raises NotUniform.
     """
-    return _Terms(programs, samples, sizes).program()
+    return _Terms(programs, Fitter(samples, open_sizes), sizes).program()
 
 
 class _Terms:
-    def __init__(
-        self, programs: Sequence[Program], samples: Sequence[Mapping[str, int]], sizes: Mapping[str, int]
-    ) -> None:
+    def __init__(self, programs: Sequence[Program], fitter: Fitter, sizes: Mapping[str, int]) -> None:
         self.programs = programs
         self.columns = list(zip(*map(terms_of, programs), strict=False))
         if len({len(terms_of(program)) for program in programs}) > 1:
@@ -46,7 +48,7 @@ class _Terms:
             for attributes in zip(*(term.attributes for term in terms), strict=True):
                 observed |= _varying(attributes)
         self.integers: dict[Observed, OpenInteger] = {}
-        for values, found in Fitter(samples).fit_all(observed).items():
+        for values, found in fitter.fit_all(observed).items():
             if found is None:
                 raise NotUniform(f"the sizes {values} are no expression of the open sizes")
             own = found.expanded()

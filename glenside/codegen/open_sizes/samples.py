@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from random import Random
 
 from glenside.ir.open_program import OpenProgram
+from glenside.ir.size_expression import Size
 
 SAMPLES = 8
 """Sizes at which a program is built, for one open size."""
@@ -18,10 +20,18 @@ _PRIMES = (211, 223, 227, 229, 233, 239)
 """Steps from the least size to the representative one."""
 
 
-def sample_sizes(program: OpenProgram, seed: int = 0) -> Iterator[list[dict[str, int]]]:
-    """Yields choices of sizes at which a program is built: large ones, then the greatest ones in the ranges.
+@dataclass(frozen=True)
+class Samples:
+    """Sizes at which a program is built, and those at which schedules of all sizes are chosen."""
 
-    A program of small sizes may be another one.
+    sizes: list[dict[str, int]]
+    representative: dict[str, int]
+
+
+def sample_sizes(program: OpenProgram, seed: int = 0) -> Iterator[Samples]:
+    """Yields choices of sizes: large ones, then the greatest ones in the ranges.
+
+    A program of small sizes may be another one; one of large sizes may not exist.
     """
     count = SAMPLES + _MORE * (len(program.ranges) - 1)
     large: dict[str, range] = {}
@@ -32,15 +42,20 @@ def sample_sizes(program: OpenProgram, seed: int = 0) -> Iterator[list[dict[str,
         here = range(least, min(own.stop, high + 1), step)
         large[name] = here if len(here) >= count else own
         greatest[name] = range(max(low, 2 * step), high + 1, step)[-3 * count :]
-    for chosen in (large, greatest):
+    for chosen, representative in ((large, _representative(program)), (greatest, program.greatest)):
         if all(len(own) >= count for own in chosen.values()):
             draw = Random(seed)
             drawn = {name: draw.sample(own, count) for name, own in chosen.items()}
-            yield [{name: own[i] for name, own in drawn.items()} for i in range(count)]
+            yield Samples([{name: own[i] for name, own in drawn.items()} for i in range(count)], representative)
 
 
-def representative_sizes(program: OpenProgram) -> dict[str, int]:
-    """Returns the sizes at which schedules of all sizes are chosen: primes, of which no tile is a divisor."""
+def sizes_of(program: OpenProgram) -> list[Size]:
+    """Returns the open sizes of a program, with the steps of their ranges."""
+    return [Size(name, step, low % step) for name, (low, _, step) in program.ranges.items()]
+
+
+def _representative(program: OpenProgram) -> dict[str, int]:
+    """Returns the sizes at which schedules are chosen: primes, of which no tile is a divisor."""
     every = enumerate(program.ranges.items())
     return {name: low + step * _PRIMES[number % len(_PRIMES)] for number, (name, (low, _, step)) in every}
 

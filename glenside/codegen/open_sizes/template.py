@@ -62,11 +62,11 @@ class OpenBuffer:
         """Returns the dims at given sizes."""
         return tuple(dim.at(sizes) for dim in self.dims)
 
-    def inferable(self) -> Iterator[tuple[str, int, int, int]]:
-        """Yields (name, axis, factor, constant) for each axis whose size is factor * size + constant."""
+    def inferable(self) -> Iterator[tuple[Size, int, int, int]]:
+        """Yields (size, axis, factor, constant) for each axis whose size is factor * steps of a size + constant."""
         for axis, dim in enumerate(self.dims):
-            if len(dim.terms) == 1 and len(dim.terms[0][1]) == 1 and isinstance(dim.terms[0][1][0], Size):
-                yield dim.terms[0][1][0].name, axis, dim.terms[0][0], dim.constant
+            if len(dim.terms) == 1 and len(dim.terms[0][1]) == 1 and isinstance(size := dim.terms[0][1][0], Size):
+                yield size, axis, dim.terms[0][0], dim.constant
 
 
 def terms_of(program: Program) -> list[Term]:

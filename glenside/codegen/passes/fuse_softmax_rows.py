@@ -30,10 +30,12 @@ from glenside.codegen.loop_ir.ir import (
 )
 from glenside.codegen.loop_ir.module import Module
 from glenside.codegen.loop_ir.nest_builder import around
+from glenside.codegen.loop_ir.open_axes import axis_of, is_open
 from glenside.codegen.loop_ir.structural_hash import alike
 from glenside.codegen.loop_ir.substitute_buffers import renamed
 from glenside.codegen.passes.fuse_producer_consumer import along, axes_of, in_turn, pairs
 from glenside.codegen.processor.model import Machine
+from glenside.codegen.scheduling.open_pieces import Piece, blocks_of
 from glenside.codegen.scheduling.select_schedule import scheduled
 from glenside.codegen.scheduling.softmax_template import Softmax
 from glenside.codegen.scheduling.tile_partition import rows_of
@@ -166,15 +168,15 @@ def _shares_an_operand(block: Block, axis: Axis) -> bool:
 
 def _blocks(chain: _Chain, rows: int, machine: Machine) -> tuple[list[Nest], list[Packing]] | None:
     """Returns nests that compute a chain at most `rows` rows at a time, and their packings; None if impossible."""
-    size = chain.rows[0].size
-    if size < 2 * rows or rows_of(size, rows)[-1][1] < 2:
+    pieces = _pieces(chain.rows[0].size, rows, machine)
+    if not pieces:
         return None
     numbers = count(1 + max(axis.number for block in chain.blocks for axis in axes_of(block)))
-    outer = [Axis(next(numbers), axes[0].size) for axes in chain.others]
+    outer = [axis_of(next(numbers), axes[0].size) for axes in chain.others]
     packings: dict[object, Packing] = {}
     loops: list[For] = []
-    for piece in rows_of(size, rows):
-        band = Axis(next(numbers), piece[2])
+    for piece in pieces:
+        band = Axis(next(numbers), *piece[2:])
         body: list[Statement] = []
         for block in _blocks_of_step(chain, piece, band, outer, numbers):
             statements = _statements(block, numbers, machine, packings)
@@ -188,7 +190,7 @@ def _blocks(chain: _Chain, rows: int, machine: Machine) -> tuple[list[Nest], lis
     else:
         made = [replace(loop, body=tuple(around(outer, loop.body)), way=Way.PARALLEL) for loop in loops]
     terms = tuple(dict.fromkeys(term for nest in chain.nests for term in nest.terms))
-    height = max(height for _, height, _ in rows_of(size, rows))
+    height = max(height for _, height, *_ in pieces)
     what = ", ".join(nest.what for nest in chain.nests[-3:])
     nest = Nest(f"blocks of {height} rows of {what}", chain.nests[-1].buffer, tuple(made), terms)
     own = list(packings.values())
@@ -197,11 +199,19 @@ def _blocks(chain: _Chain, rows: int, machine: Machine) -> tuple[list[Nest], lis
     return [*packed, nest], own
 
 
+def _pieces(size: int, rows: int, machine: Machine) -> list[Piece]:
+    """Cuts an axis into blocks of at most `rows` rows; [] if they would be too few or too low."""
+    if is_open(size):
+        return blocks_of(size, rows, machine)
+    pieces = [(*piece, 0) for piece in rows_of(size, rows)]
+    return pieces if size >= 2 * rows and pieces[-1][1] >= 2 else []
+
+
 def _blocks_of_step(
-    chain: _Chain, piece: tuple[int, int, int], band: Axis, outer: Sequence[Axis], numbers: Iterator[int]
+    chain: _Chain, piece: Piece, band: Axis, outer: Sequence[Axis], numbers: Iterator[int]
 ) -> Iterator[Block | Softmax | None]:
     """Yields the blocks of a chain for one step of the loops around them; the buffers between are thread-private."""
-    begin, height, _ = piece
+    begin, height, *_ = piece
     between, blocks = _scratch(chain, height), list[Block | Softmax](chain.blocks)
     for number, block in enumerate(blocks):
         own, others = chain.rows[number], [axes[number] for axes in chain.others]

@@ -42,18 +42,10 @@ def height_of(machine: Machine) -> int:
     return (machine.registers - width - 1) // width
 
 
-def piece_sizes(machine: Machine) -> list[int]:
-    """Returns the sizes of pieces, of float32 and other dtypes, and of vectors and chunks of other schedules."""
-    height, lanes = height_of(machine), lanes_of("float32", machine)
-    vectors = [lanes << n for n in range(5)]
-    return [
-        _TILES * height,
-        height,
-        height // 2,
-        *reversed(vectors),
-        *(lanes >> n for n in range(1, lanes.bit_length())),
-        CHUNK,
-    ]
+def blocks_of(size: int, rows: int, machine: Machine) -> list[Piece]:
+    """Cuts an open axis into blocks of some tiles of rows each, and the rest into tiles."""
+    height = height_of(machine)
+    return _pieces(size, list(dict.fromkeys((max(1, rows // height) * height, height, *_halves(height)))))
 
 
 def in_open_pieces(
@@ -63,7 +55,7 @@ def in_open_pieces(
     (joined,) = block.joined
     columns = next((axis for axis in block.axes if coefficient(block.place, axis) == 1), None)
     others = [axis for axis in block.axes if axis.limit and axis != columns]
-    loads = loads_in(joined.element)
+    loads = list(loads_in(joined.element))
     kept = {axis: sum(not coefficient(load.place, axis) for load in loads) for axis in others}
     rows = max(others, key=lambda axis: (kept[axis], -abs(coefficient(block.place, axis))), default=None)
     if rows is not None and not kept[rows]:
@@ -116,9 +108,14 @@ class _Cut:
 
 
 def _row_pieces(size: int, machine: Machine, few: bool) -> list[Piece]:
-    """Returns the pieces of rows: several tiles (unless there are to be `few` pieces), one tile, a part, one row."""
+    """Returns the pieces of rows: several tiles, one, and a tile of the rest; the rest in parts for `few` pieces."""
     height = height_of(machine)
-    return _pieces(size, [height, 1] if few else [_TILES * height, height, height // 2, 1])
+    return _pieces(size, [height, *_halves(height)] if few else [_TILES * height, *range(height, 0, -1)])
+
+
+def _halves(height: int) -> list[int]:
+    """Returns the powers of two below a height, the largest first."""
+    return [1 << n for n in reversed(range((height - 1).bit_length()))]
 
 
 def _column_pieces(size: int, dtype: str, machine: Machine) -> list[Piece]:

@@ -108,7 +108,7 @@ def _made(block: Block, axes: Iterator[int], machine: Machine) -> ScheduledBlock
     if not found.joined:
         return _elementwise(found, axes, machine)
     if any(axis.limit for axis in found.axes):
-        return in_open_pieces(found, axes, machine, lambda piece: _of_sum(piece, axes, machine))
+        return in_open_pieces(with_merged(found, axes), axes, machine, lambda piece: _of_sum(piece, axes, machine))
     if any(axis.limit for axis in (*found.around, *found.joined[0].axes)):
         return _of_sum(found, axes, machine)
     found, copies = with_float_copies(found, machine)

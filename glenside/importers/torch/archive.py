@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from math import prod
 from mmap import ACCESS_READ, mmap
@@ -18,11 +20,13 @@ from zlib import crc32
 import numpy as np
 
 from glenside.importers.torch.decompose import decomposed
-from glenside.importers.torch.serialized import Pickled, TensorMeta, graph_of_json, tensor_meta
+from glenside.importers.torch.serialized import Pickled, TensorMeta, graph_of_json, inputs_of_json, tensor_meta
+from glenside.importers.torch.symbols import places_of, ranges_of
 from glenside.importers.torch.walk import program_of
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
-from glenside.ir.names import shortened
+from glenside.ir.names import shortened, suggestion
+from glenside.ir.open_program import OpenProgram, Range, is_range, range_of
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.replacing import PathLike, shown
@@ -33,12 +37,57 @@ FAULTS = (ArithmeticError, AttributeError, LookupError, RuntimeError, StopIterat
 """Errors that a broken file can cause; the message then says what is broken."""
 
 
-def load_pt2(path: PathLike) -> Program:
-    """Returns the program of a .pt2 file. Raises BadInput, with the path."""
-    try:
+def load_pt2(path: PathLike, dims: Mapping[str, Any] | None = None) -> Program | OpenProgram:
+    """Returns the program of a .pt2 file. Raises BadInput, with the path.
+
+    dims  for each symbol of its open sizes a number, or a range within that of the file; with a range the result is an
+          open program
+    """
+    with _faults_of(path):
         archive = _Archive(Path(path))
-        graph = graph_of_json(archive.json(f"models/{archive.model}.json"), archive.tensors())
-        return program_of(decomposed(graph))
+        content, tensors = archive.json(f"models/{archive.model}.json"), archive.tensors()
+        sizes = _sizes(content, dims or {})
+
+    def make(at: Mapping[str, int]) -> Program:
+        with _faults_of(path):
+            return replace(program_of(decomposed(graph_of_json(content, tensors, at))), name=Path(path).stem)
+
+    ranges = {name: own for name, own in sizes.items() if is_range((dims or {})[name])}
+    fixed = {name: least for name, (least, _, _) in sizes.items() if name not in ranges}
+    if not ranges:
+        return make(fixed)
+    return OpenProgram(lambda at: make({**fixed, **at}), ranges, Path(path).stem)
+
+
+def _sizes(content: Any, dims: Mapping[str, Any]) -> dict[str, Range]:
+    """Returns the range of each open size of a file, of one number where that is given. Raises BadInput."""
+    inputs = inputs_of_json(content)
+    known = ranges_of(content, inputs)
+    for name in dims:
+        if name not in known:
+            hint = suggestion(name, known) or f"; there are {', '.join(known)}" if known else "; all are numbers"
+            raise BadInput(f"has no open size {shortened(name)}{hint}")
+    missing = [name for name in known if name not in dims]
+    if missing:
+        ways = ", ".join(f"{n!r}: {(low, 512 if high is None else high)}" for n, (low, high) in known.items())
+        raise BadInput(
+            f"the size {missing[0]}, of {places_of(missing[0], inputs)}, is open: give numbers or ranges, such as"
+            f" dims={{{ways}}}"
+        )
+    found = {name: range_of(name, size if is_range(size) else (size, size)) for name, size in dims.items()}
+    for name, (least, greatest, _) in found.items():
+        low, high = known[name]
+        if least < low or (high is not None and greatest > high):
+            most = f"to {high}" if high is not None else "on"
+            raise BadInput(f"the size {name} is exported from {low} {most}, got {dims[name]}")
+    return found
+
+
+@contextmanager
+def _faults_of(path: PathLike) -> Iterator[None]:
+    """Raises BadInput, with the path, for errors that a broken file causes."""
+    try:
+        yield
     except BadInput as error:
         raise BadInput(f"{shown(path)}: {error.message}") from None
     except (OSError, zipfile.BadZipFile) as error:

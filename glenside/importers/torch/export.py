@@ -101,9 +101,10 @@ def _names_of_dims(program: Any, dynamic_shapes: Any) -> dict[Any, str]:
         entries = shape.items() if isinstance(shape, Mapping) else enumerate(shape or ())
         for axis, dim in entries:
             size = getattr(metas.get(name), "shape", ())[axis] if dim is not None else 0
-            own = getattr(dim, "__name__", "")
-            if own.isidentifier() and not isinstance(size, int) and size.node.expr.is_symbol:
-                found.setdefault(size.node.expr, own)
+            own = getattr(getattr(dim, "root", dim), "__name__", "")  # 32 * Dim("rows") is derived from a root
+            symbols = [] if isinstance(size, int) else [*size.node.expr.free_symbols]
+            if own.isidentifier() and len(symbols) == 1:
+                found.setdefault(symbols[0], own)
     return found
 
 
@@ -211,7 +212,8 @@ def graph_of_export(program: Any, name: str = "", sizes: Sizes = MappingProxyTyp
             metas[own] = meta
         else:
             raise BadInput(f"input {own or spec.target} is {kind.lower().replace('_', ' ')}, which is not supported")
-    outputs = _outputs(program)
+    numbers = {node.name: node.meta["val"] for node in program.graph.nodes if sizes and _is_size(node.meta.get("val"))}
+    outputs = {key: _number_of(value, numbers, sizes) for key, value in _outputs(program).items()}
     name = name or type(program).__name__
     found = Graph(name, inputs, constants, list(calls_of(program.graph, sizes)), outputs, metas=metas)
     changed = [spec for spec in signature.output_specs if spec.kind.name == "USER_INPUT_MUTATION"]
@@ -311,6 +313,12 @@ def _number(value: Any, sizes: Sizes) -> Any:
         return None
     kind = type(value).__name__
     return bool(known) if kind == "SymBool" else float(known) if kind == "SymFloat" else int(known)
+
+
+def _number_of(argument: Argument, numbers: Mapping[str, Any], sizes: Sizes) -> Argument:
+    """Returns the number that a result is, if its node computes one from sizes; else the result."""
+    is_number = isinstance(argument, Ref) and argument.name in numbers
+    return _number(numbers[argument.name], sizes) if is_number else argument  # type: ignore[union-attr]
 
 
 def argument_of(argument: Any, sizes: Sizes = MappingProxyType({})) -> Any:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from glenside.importers.torch.graph import Argument, Call, Graph, Meta, Ref, with_changed
-from glenside.ir.bounds import MOST_NODES, whole
+from glenside.importers.torch.graph import Argument, Call, Graph, Meta, Ref, mapped, with_changed
+from glenside.importers.torch.symbols import NO_SIZES, Sizes, number_of, size_of
+from glenside.ir.bounds import MOST_NODES
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
 from glenside.ir.names import numbered, shortened
@@ -43,31 +43,19 @@ class TensorMeta:
     offset: int
 
 
-def tensor_meta(entry: Any, what: str) -> TensorMeta:
-    """Returns the layout of a tensor. Raises BadInput for an open size or a dtype that we lack."""
+def tensor_meta(entry: Any, what: str, sizes: Sizes = NO_SIZES) -> TensorMeta:
+    """Returns the layout of a tensor at given sizes. Raises BadInput for another open size or a dtype that we lack."""
     dtype = DTYPES.get(entry["dtype"], str(entry["dtype"]))
     if dtype not in RECORDS and not dtype.startswith("complex"):
         raise BadInput(f"{what} has the dtype {shortened(dtype)}, which is not supported")
-    sizes = tuple(_size(size, what) for size in entry["sizes"])
-    strides = tuple(_size(size, what) for size in entry["strides"])
-    if len(strides) != len(sizes):
-        raise BadInput(f"{what} requires a stride for each of {len(sizes)} axes, got {len(strides)}")
-    return TensorMeta(dtype, sizes, strides, _size(entry["storage_offset"], what))
+    dims, strides = (tuple(size_of(size, what, sizes) for size in entry[key]) for key in ("sizes", "strides"))
+    if len(strides) != len(dims):
+        raise BadInput(f"{what} requires a stride for each of {len(dims)} axes, got {len(strides)}")
+    return TensorMeta(dtype, dims, strides, size_of(entry["storage_offset"], what, sizes))
 
 
-def _size(entry: Any, what: str) -> int:
-    if "as_int" not in entry:
-        expression = str(entry.get("as_expr", {}).get("expr_str", ""))
-        symbols = dict.fromkeys(re.findall(r"Symbol\('(\w+)'", expression))
-        words = " and ".join(symbols) or shortened(expression)
-        raise BadInput(
-            f"{what}: the size {words} is open, which is not supported yet; export it without dynamic_shapes"
-        )
-    return whole(f"a size of {what}", entry["as_int"])
-
-
-def _meta(entry: Any, what: str) -> Meta:
-    found = tensor_meta(entry, what)
+def _meta(entry: Any, what: str, sizes: Sizes) -> Meta:
+    found = tensor_meta(entry, what, sizes)
     expected, step = [], 1
     for size in reversed(found.sizes):
         expected.append(step)
@@ -76,8 +64,19 @@ def _meta(entry: Any, what: str) -> Meta:
     return Meta(found.sizes, found.dtype, plain)
 
 
-def graph_of_json(program: Any, tensors: Mapping[str, Callable[[], Array]]) -> Graph:
-    """Returns the graph of an exported program; `tensors` are its weights and constants by name. Raises BadInput."""
+def inputs_of_json(program: Any) -> dict[str, Any]:
+    """Returns the tensors that the inputs of an exported program are, by name, as the file describes them."""
+    module = program["graph_module"]
+    specs = (spec["user_input"]["arg"] for spec in module["signature"]["input_specs"] if "user_input" in spec)
+    names = [own["as_tensor"]["name"] for own in specs if "as_tensor" in own]
+    return {name: module["graph"]["tensor_values"][name] for name in names}
+
+
+def graph_of_json(program: Any, tensors: Mapping[str, Callable[[], Array]], sizes: Sizes = NO_SIZES) -> Graph:
+    """Returns the graph of an exported program, at given sizes of its symbols.
+
+    `tensors` are its weights and constants by name. Raises BadInput.
+    """
     module = program["graph_module"]
     graph, signature = module["graph"], module["signature"]
     major = program["schema_version"]["major"]
@@ -86,16 +85,11 @@ def graph_of_json(program: Any, tensors: Mapping[str, Callable[[], Array]]) -> G
     if len(graph["nodes"]) > MOST_NODES:
         raise BadInput(f"has {len(graph['nodes'])} nodes; a program may have at most {MOST_NODES}")
     metas = graph["tensor_values"]
-    inputs: dict[str, Meta] = {}
+    inputs = {n: _meta(own, f"input {shortened(n)}", sizes) for n, own in inputs_of_json(program).items()}
     constants: dict[str, tuple[str, Callable[[], Array]]] = {}
     for spec in signature["input_specs"]:
         ((kind, own),) = spec.items()
-        if kind == "constant_input":
-            continue
-        if kind == "user_input":
-            ((sort, argument),) = own["arg"].items()
-            if sort == "as_tensor":
-                inputs[argument["name"]] = _meta(metas[argument["name"]], f"input {shortened(argument['name'])}")
+        if kind in ("constant_input", "user_input"):
             continue
         names = [key for key in ("parameter_name", "buffer_name", "tensor_constant_name") if key in own]
         if not names:
@@ -104,30 +98,46 @@ def graph_of_json(program: Any, tensors: Mapping[str, Callable[[], Array]]) -> G
         if name not in tensors:
             raise BadInput(f"has no value of {shortened(name)}")
         constants[own["arg"]["name"]] = name, tensors[name]
-    calls = [call for node in graph["nodes"] for call in _calls(node, metas)]
-    of = {name: _meta(metas[name], f"constant {shortened(name)}") for name in constants}
-    found = Graph("program", inputs, constants, calls, _outputs(module), metas=of)
+    numbers = _numbers(graph, sizes)
+    calls = [call for node in graph["nodes"] for call in _calls(node, metas, sizes, numbers)]
+    of = {name: _meta(metas[name], f"constant {shortened(name)}", sizes) for name in constants}
+    outputs = {name: _known(value, numbers) for name, value in _outputs(module).items()}
+    found = Graph("program", inputs, constants, calls, outputs, metas=of)
     specs = [spec.get("user_input_mutation") for spec in module["signature"]["output_specs"]]
     return with_changed(found, {own["user_input_name"]: Ref(own["arg"]["name"]) for own in specs if own})
 
 
-def _calls(node: Any, metas: Any) -> Iterator[Call]:
-    """Yields the call of a node, and one that takes each of several results."""
+def _numbers(graph: Any, sizes: Sizes) -> dict[str, Any]:
+    """Returns the values of nodes that compute numbers of sizes, by name."""
+    found = {}
+    for kind in ("sym_int_values", "sym_float_values", "sym_bool_values") if sizes else ():
+        for name, entry in graph.get(kind, {}).items():
+            found[name] = number_of(entry, f"node {shortened(name)}", sizes)
+    return found
+
+
+def _known(argument: Argument, numbers: Mapping[str, Any]) -> Any:
+    """Returns an argument with the numbers of nodes that compute them in place of these nodes."""
+    return mapped(argument, lambda ref: numbers.get(ref.name, ref))
+
+
+def _calls(node: Any, metas: Any, sizes: Sizes, numbers: Mapping[str, Any]) -> Iterator[Call]:
+    """Yields the call of a node, and one that takes each of several results; none if its value is a known number."""
     target = node["target"]
     if not isinstance(target, str) or not target.startswith("torch.ops."):
         target = {"_operator.getitem": "getitem"}.get(target, str(target))
     args, kwargs = [], {}
     for argument in node["inputs"]:
         if argument.get("kind") == KEYWORD:
-            kwargs[argument["name"]] = _argument(argument["arg"])
+            kwargs[argument["name"]] = _known(_argument(argument["arg"]), numbers)
         else:
-            args.append(_argument(argument["arg"]))
+            args.append(_known(_argument(argument["arg"]), numbers))
     outputs = node["outputs"]
     listed = [one["name"] for one in outputs[0]["as_tensors"]] if outputs and "as_tensors" in outputs[0] else None
-    names = (
-        listed if listed is not None else [next(iter(one.values()))["name"] if _named(one) else "" for one in outputs]
-    )
-    results = [_meta(metas[name], f"node {shortened(name)}") if name in metas else None for name in names]
+    names = listed if listed is not None else [_name(one) for one in outputs]
+    if len(names) == 1 and names[0] in numbers:
+        return
+    results = [_meta(metas[name], f"node {shortened(name)}", sizes) if name in metas else None for name in names]
     info = node.get("metadata") or {}
     trace, layer = str(info.get("stack_trace") or ""), _layer(str(info.get("nn_module_stack") or ""))
     single = listed is None and len(names) == 1
@@ -139,9 +149,10 @@ def _calls(node: Any, metas: Any) -> Iterator[Call]:
                 yield Call(part, "getitem", (Ref(name), i), {}, [results[i]], trace, layer)
 
 
-def _named(output: Any) -> bool:
+def _name(output: Any) -> str:
+    """Returns the name of a result: of a tensor, or of a number; an empty text if it has none."""
     value = next(iter(output.values()))
-    return isinstance(value, dict) and "name" in value
+    return str(value.get("name") or value.get("as_name") or "") if isinstance(value, dict) else ""
 
 
 def _layer(stack: str) -> str:

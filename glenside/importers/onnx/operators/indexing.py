@@ -36,6 +36,9 @@ def gathered(node: Node) -> Term:
         return gather(x, indices, axis)
     place = int(value.item()) % size  # a known index becomes a slice
     dims = (*x.access.dims[:axis], *indices.access.dims, *x.access.dims[axis + 1 :])
+    number = node.scope.known(x) if x.access.rank == 1 and x.access.dtype == "int64" else None
+    if number is not None:  # one size of a shape is a number, whatever the others are
+        return node.scope.filled(dims, number[place])
     return reshape(slice_axis(x, axis, place, place + 1), dims)
 
 
