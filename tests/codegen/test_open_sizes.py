@@ -222,6 +222,26 @@ def test_sizes_with_a_step_have_whole_halves() -> None:
     assert (6 * n + 9) // 15 == (2 * n + 3) // 5
 
 
+def test_elements_of_images_are_products_of_quotients() -> None:
+    draw = Random(1)
+    samples = [{"h": 32 * draw.randint(32, 90), "w": 32 * draw.randint(32, 90)} for _ in range(11)]
+    fitter = Fitter(samples, [Size("h", 32), Size("w", 32)])
+
+    def above(size: int, by: int) -> int:
+        return -(-size // by)
+
+    for make in (
+        lambda h, w: above(h, 64),
+        lambda h, w: above(w, 512),
+        lambda h, w: above(w, 64),
+        lambda h, w: 3 * above(h, 64) * above(w, 64),
+        lambda h, w: above(h, 64) * above(w, 512),
+    ):
+        found = fitter.fit(tuple(make(**sample) for sample in samples))
+        assert found is not None
+        assert all(found.at({"h": h, "w": w}) == make(h, w) for h in range(32, 999, 32) for w in range(32, 999, 96))
+
+
 def test_positions_behind_strides_of_two_are_one_program() -> None:
     """Half of a length is written as a stride computes it, and as a slice of positions has it."""
 
@@ -241,6 +261,41 @@ def test_positions_behind_strides_of_two_are_one_program() -> None:
     assert "(1 4 1 length)" in repr(f)
     with pytest.raises(BadInput, match="length is from 2 to 98 by 2, got 7"):
         f(np.zeros((1, 4, 1, 7), "float32"))
+
+
+def _pyramid(height: int, width: int) -> Program:
+    """Features of three strides beyond the step of the sizes: odd sizes are rounded up, and the last ones may be 1."""
+    b, draw = gl.Builder("pyramid"), np.random.default_rng(0)
+    x, levels = b.input("image", (1, 3, height, width)), []
+    for level in range(3):
+        value = draw.standard_normal((4, 3 if level == 0 else 4, 3, 3)).astype("float32")
+        x = b.relu(b.conv(x, b.constant(f"w{level}", value.shape, value=value), strides=2, padding=1))
+        levels.append(layout.reshape(x, (4, x.access.dims[2] * x.access.dims[3])))
+    return b.finish(layout.concatenate(levels, 1))
+
+
+def test_images_whose_sizes_become_odd() -> None:
+    f = gl.compile(gl.open_program(_pyramid, "pyramid", height=(2, 20, 2), width=(2, 20, 2)))
+    for height, width in ((2, 2), (2, 20), (6, 14), (10, 4), (20, 18)):
+        _agrees(f, _pyramid(height, width), height)
+    assert "plain loops" not in f.report
+
+
+def _images(batch: int) -> Program:
+    b, draw = gl.Builder("images"), np.random.default_rng(0)
+    x = b.input("x", (batch, 3, 17, 17))
+    for level, inside in enumerate((3, 16)):
+        value = draw.standard_normal((16, inside, 3, 3)).astype("float32") / 6
+        x = b.conv(b.relu(x), b.constant(f"w{level}", value.shape, value=value), padding=1)
+    return b.finish(x)
+
+
+def test_rows_of_images_are_tiled_where_the_batch_is_open() -> None:
+    f = gl.compile(gl.open_program(_images, "images", batch=(1, 8)))
+    for batch in (1, 2, 7, 8):
+        _agrees(f, _images(batch), batch)
+    sizes = {str(number) for number in f._lowered.text.numbers}
+    assert not [size for size in sizes if "//" in size], "the batch is not cut into pieces"
 
 
 def _encoder(batch: int, length: int) -> Program:

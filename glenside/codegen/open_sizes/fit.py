@@ -23,8 +23,8 @@ _SPARE = 2
 """The fewest samples beyond the products of a sum that are solved for at once."""
 _NEAR = 1e-4
 """Relative error of a floating-point solution."""
-_MAX_DIVISOR = 64
-"""The largest divisor of a quotient that is tried."""
+_DIVISORS = sorted(range(2, 65), key=lambda n: n & (n - 1) > 0)
+"""The divisors of quotients that are tried: powers of two first, as those of strides."""
 
 
 class Fitter:
@@ -63,7 +63,9 @@ class Fitter:
                 found[values] = self._plain(values)
             left = [values for values in left if found[values] is None]
             for values in left:
-                found[values] = self._plain(values) or self._quotient(values) or self._of_many(values)
+                found[values] = (
+                    self._plain(values) or self._quotient(values) or self._product(values) or self._of_many(values)
+                )
             left = [values for values in left if found[values] is None]
             if len(left) == before:
                 break
@@ -109,6 +111,37 @@ class Fitter:
                 return found
         return None
 
+    def _product(self, values: Observed) -> Expression | None:
+        """Returns a multiple of the product of two known values, or of sizes that strides divide; or None.
+
+        Such as the elements of an image.
+        """
+        known = [*{**self._strided(), **self._known}.items()]
+        every = np.array([own for own, _ in known], float).reshape(-1, len(values))
+        for number, (own, expression) in enumerate(known):
+            products = every[number:] * np.array(own, float)
+            with np.errstate(all="ignore"):
+                ratios = np.array(values, float) / products
+            for place in np.flatnonzero(np.ptp(ratios, 1) < _NEAR * np.abs(ratios[:, 0])):
+                others, other = known[number + place]
+                factor = round(ratios[place, 0])
+                if factor and all(factor * a * b == v for a, b, v in zip(own, others, values, strict=True)):
+                    found = expression * other * Expression((), factor)
+                    self._keep(values, found)
+                    return found
+        return None
+
+    def _strided(self) -> dict[Observed, Expression]:
+        """Returns the sizes, and their quotients by powers of two, rounded down and up."""
+        found: dict[Observed, Expression] = {}
+        for base, own in self.bases[: len(self.sizes)]:
+            found[own] = base
+            for divisor in (2, 4, 8, 16, 32, 64):
+                for offset in (0, divisor - 1):
+                    quotient = (base + Expression((), offset)) // divisor
+                    found[tuple((v + offset) // divisor for v in own)] = quotient
+        return found
+
     def _of_many(self, values: Observed) -> Expression | None:
         """Returns a sum of products of two sizes, and of those of one or two known quotients with sizes; or None.
 
@@ -151,17 +184,22 @@ class Fitter:
 
         The values are a quotient, the greatest multiple of a divisor, or a remainder.
         """
-        for base, own in self.bases:
-            for divisor in range(2, _MAX_DIVISOR + 1):
-                found = self._of_divisor(values, base, own, divisor)
-                if found is not None:
-                    return found
-        for base, own in self.bases:
-            for divisor in range(2, _MAX_DIVISOR + 1):
-                for offset in (divisor - 1, *range(divisor - 1)):
-                    first = values[0] - (own[0] + offset) // divisor
-                    if all((v + offset) // divisor + first == w for v, w in zip(own, values, strict=True)):
-                        return self._of_quotient(values, base, offset, divisor, first)
+        sizes, others = self.bases[: len(self.sizes)], self.bases[len(self.sizes) :]
+        ways = (self._of_divisor, self._of_moved)
+        for bases, way in ((sizes, ways[0]), (sizes, ways[1]), (others, ways[0]), (others, ways[1])):
+            for base, own in bases:
+                for divisor in _DIVISORS:
+                    found = way(values, base, own, divisor)
+                    if found is not None:
+                        return found
+        return None
+
+    def _of_moved(self, values: Observed, base: Expression, own: Observed, divisor: int) -> Expression | None:
+        """Returns an expression with the quotient of a base and a number by a divisor, or None."""
+        for offset in (divisor - 1, *range(divisor - 1)):
+            first = values[0] - (own[0] + offset) // divisor
+            if all((v + offset) // divisor + first == w for v, w in zip(own, values, strict=True)):
+                return self._of_quotient(values, base, offset, divisor, first)
         return None
 
     def _of_divisor(self, values: Observed, base: Expression, own: Observed, divisor: int) -> Expression | None:

@@ -15,6 +15,8 @@ _MORE = 3
 """More of them for each further open size."""
 _LEAST, _MOST = 131, 700
 """Samples are between these where the range allows it: a few of the largest tiles."""
+_LEAST_STEPS = 32
+"""The least steps of samples of a range with steps: images are divided by more than the step."""
 
 _PRIMES = (211, 223, 227, 229, 233, 239)
 """Steps from the least size to the representative one."""
@@ -37,8 +39,8 @@ def sample_sizes(program: OpenProgram, seed: int = 0) -> Iterator[Samples]:
     large: dict[str, range] = {}
     greatest: dict[str, range] = {}
     for name, (low, high, step) in program.ranges.items():
-        least = low + -(-max(0, _LEAST - low) // step) * step
-        own = range(least, max(least + count * step, _MOST), step)
+        least = low + -(-max(0, _LEAST - low, (step > 1) * _LEAST_STEPS * step - low) // step) * step
+        own = range(least, max(least + max(count, (step > 1) * 2 * _LEAST_STEPS) * step, _MOST), step)
         here = range(least, min(own.stop, high + 1), step)
         large[name] = here if len(here) >= count else own
         greatest[name] = range(max(low, 2 * step), high + 1, step)[-3 * count :]

@@ -37,8 +37,11 @@ def fuse_padding(module: Module, _machine: Machine) -> Module:
 
 
 def _parallel_padding(before: Statement, border: Nest) -> list[For] | None:
-    """Returns the loops of a padding nest as parallel loops that continue loop `before`; None if one cannot be made."""
-    if not isinstance(before, For) or before.way is not Way.PARALLEL:
+    """Returns the loops of a padding nest as parallel loops that continue loop `before`; None if one cannot be made.
+
+    A loop over pieces of an open axis has no steps at some sizes, in which nothing can run.
+    """
+    if not isinstance(before, For) or before.way is not Way.PARALLEL or before.axis.limit:
         return None
     steps = {coefficient(store.place, before.axis) for store in _stores(before, border.buffer)}
     width = steps.pop() if len(steps) == 1 else 0

@@ -6,7 +6,7 @@ piece is scheduled like any block. So its tiles do not depend on the sizes: boun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -56,9 +56,9 @@ def in_open_pieces(
     columns = next((axis for axis in block.axes if coefficient(block.place, axis) == 1), None)
     others = [axis for axis in block.axes if axis.limit and axis != columns]
     loads = list(loads_in(joined.element))
-    kept = {axis: sum(not coefficient(load.place, axis) for load in loads) for axis in others}
+    kept = {axis: sum(not coefficient(load.place, axis) for load in loads) for axis in block.axes}
     rows = max(others, key=lambda axis: (kept[axis], -abs(coefficient(block.place, axis))), default=None)
-    if rows is not None and not kept[rows]:
+    if rows is not None and (not kept[rows] or _has_fixed_rows(block, columns, kept, kept[rows], machine)):
         rows = None
     outer = [axis for axis in others if axis != rows]
     choices: list[list[tuple[Axis, Piece]]] = []
@@ -80,6 +80,12 @@ def in_open_pieces(
         packings |= dict.fromkeys(made.packings)
         bodies += _within(cut.loops, [_serial(statement) for statement in made.statements])
     return ScheduledBlock(spread(outer, bodies, steps) if outer else _parallel(bodies, steps), tuple(packings))
+
+
+def _has_fixed_rows(block: Block, columns: Axis | None, kept: Mapping[Axis, int], least: int, machine: Machine) -> bool:
+    """True if an axis of fixed size fills the rows of a tile, and shares as many operands as an open one would."""
+    fixed = (axis for axis in block.axes if not axis.limit and axis != columns)
+    return any(axis.size >= height_of(machine) and kept[axis] >= least for axis in fixed)
 
 
 class _Cut:

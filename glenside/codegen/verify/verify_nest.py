@@ -227,6 +227,9 @@ class NestFaults:
         if before < 0 or not is_parallel(self.nest.body[before]):
             yield f"{loop.axis} runs beside no parallel loop"
             return
+        host = self.nest.body[before]
+        if isinstance(host, For) and loop.axis.size and not host.axis.size:
+            yield f"{loop.axis} runs beside a loop that has no steps"
         if first < 0 or first + loop.axis.size > parts:
             yield f"{loop.axis} runs beside {parts} parts of a loop, but has {loop.axis.size} steps from part {first}"
         own = [a for a in self.accesses if a.path[0] == number]
