@@ -32,10 +32,10 @@ from glenside.report.progress import Event, Listener, shown, silent
 from glenside.report.result import Result
 from glenside.stages import Clock, Stages, changes_algebra, with_step_loops
 from glenside.targets.base import Compiles, EmitsInstructions, Target, Way
+from glenside.targets.chosen import DEFAULT_TARGET, as_target, target_named, target_of_open
 
 if TYPE_CHECKING:
     from glenside.check.compiled import Function
-    from glenside.codegen.processor.model import Machine
     from glenside.egraph.rule import Rule
     from glenside.ir.operand import Array
     from glenside.npu.program.program import NpuProgram
@@ -215,10 +215,6 @@ def _wrong(
     return "" if right else found.result, found.stopped
 
 
-DEFAULT_TARGET, AS_IT_IS = "cpu", "none"
-"""The default target of `compile` and `glenside compile`; and the name for compiling without optimization."""
-
-
 @overload
 def compile(
     program: Program,
@@ -266,7 +262,7 @@ def compile(
     activations  "int8": round those of products with weights of 4 or 8 bits in blocks, which then are products of
              integers: another result, within the bound that the report gives
     dims     sizes of named dimensions of a file; ranges, such as {"seq": (1, 512)}, stay open: the function takes
-             arrays of each size in them. It is compiled once, without a search
+             arrays of each size in them. It is compiled once, in the forms that are cheapest at some of its sizes
     state    {input: result}: these results are the inputs of the next call, and stay in the function (`f.state`). True
              pairs them by name: past_key_values.N.key and present.N.key, x and new.x or present.x, and the like
     how      arguments of `optimize`
@@ -276,6 +272,7 @@ def compile(
     """
     from glenside.check.open_function import compiled_open
     from glenside.codegen.lowering.quantized_activations import with_activations
+    from glenside.codegen.processor.model import machine_of
     from glenside.codegen.runtime.stateful import Stateful, laid_out
     from glenside.formats import load
 
@@ -285,10 +282,13 @@ def compile(
         program = load(program, dims=dims)
     program, layouts = laid_out(program, state)
     if isinstance(program, OpenProgram):
-        left = {"memory": memory, "without": without, **how}
-        named = None if target in (DEFAULT_TARGET, AS_IT_IS, None) else target
-        others = [name for name, value in left.items() if value]
-        function: Any = compiled_open(program, named, machine, check, activations, others)
+        options = {"memory": memory, "without": without, **how}
+        exact_order = options.pop("exact_order", False)
+        if others := [name for name, value in options.items() if value]:
+            raise BadInput(f"{', '.join(others)}: not for open sizes, whose programs are compiled by all passes")
+        of = machine_of(machine)
+        wanted = target_of_open(program, target, of)
+        function: Any = compiled_open(program, None if exact_order else wanted, of, check, activations)
     else:
         program = with_activations(_program(program, "compiled"), activations)
         function = _compiled(program, target, machine, memory, check, without, how)
@@ -339,30 +339,6 @@ def _compiled(
         program = uninterrupted(*for_processors(program, Search()))
     function = Function(Lowered(program, of, most, without=without), of, None, most)
     return function.checked() if check else function
-
-
-def target_named(target: Target | str | None, memory: int | str | None, machine: Machine | None) -> Target | None:
-    """Returns the target of an object or text; "cpu" gets the memory budget.
-
-    Returns None for a program that is compiled unoptimized, as plain loops always are (`machine` is None). Raises
-    BadInput.
-    """
-    if target is None or target == AS_IT_IS:
-        return None
-    if isinstance(target, str) and target == DEFAULT_TARGET:
-        return None if machine is None else as_target(DEFAULT_TARGET if memory is None else f"cpu:{memory}")
-    return as_target(target)
-
-
-def as_target(target: Target | str) -> Target:
-    """Returns the target of an object or text. Raises BadInput."""
-    from glenside.targets import parse_target
-
-    if isinstance(target, str):
-        return parse_target(target)
-    if not isinstance(target, Target):
-        raise BadInput(f"a target is one such as gl.CPU(), or text such as 'cpu:8MB', got {target!r}")
-    return target
 
 
 def _searched_for(

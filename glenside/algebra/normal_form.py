@@ -26,6 +26,7 @@ from glenside.algebra.splits import Opaque, Splits
 from glenside.builder.layout import split_at
 from glenside.builder.pointwise import divide, filled
 from glenside.ir.dtypes import FLOATS
+from glenside.ir.open_integer import OpenInteger, OpenText
 from glenside.ir.term import Term, build
 from glenside.ir.types import AccessType, Dims
 
@@ -290,7 +291,7 @@ class _Expansion(Splits):
             return [one.scaled(-1) for one in self.pull(x, axes)]
         if kind in ("reduce-sum", "reduce-mean"):
             count = x.access.item.product() if kind == "reduce-mean" else 1
-            return [one.scaled(Fraction(1, count)) for one in self._contracted(kind, x, axes)]
+            return [one.scaled(Fraction(1, _fixed(count))) for one in self._contracted(kind, x, axes)]
         if x.operator.name != "access-product":
             raise Opaque
         a, b = x.children
@@ -341,7 +342,7 @@ class _Expansion(Splits):
             at, ends = own.index((cut.index,)), (0, cut.at, cut.index.size)
             return [one for lo, hi in pairwise(ends) for one in self._contracted(kind, _of_items(x, at, lo, hi), axes)]
         indices = [index for axis in item for index in self.resolved(axis)]
-        return [one.scaled(size_of(i for i in indices if not self._has(one, i))) for one in found]
+        return [one.scaled(_fixed(size_of(i for i in indices if not self._has(one, i)))) for one in found]
 
     def _products(self, a: Term, b: Term, left: Sequence[Axis], right: Sequence[Axis]) -> list[Monomial]:
         factors = self.pull(a, left), self.pull(b, right)
@@ -403,6 +404,13 @@ def _of_items(x: Term, axis: int, low: int, high: int) -> Term:
     return build("access-product", *both, *x.attributes)
 
 
+def _fixed(count: int) -> int:
+    """Returns a count of elements as a factor. Raises Opaque for one that depends on open sizes."""
+    if isinstance(count, OpenInteger):
+        raise Opaque
+    return count
+
+
 def _operand(term: Term, axes: Sequence[Axis]) -> Monomial:
     return Monomial(Fraction(1), (Operand(term, tuple(axes)),))
 
@@ -417,7 +425,9 @@ def _flat(term: Term, axis: int) -> Iterator[Term]:
 
 
 def _exact(text: str) -> Fraction:
-    """Returns the number of a `full`; infinities and not-a-number are no scales."""
+    """Returns the number of a `full`; infinities, not-a-number and open sizes are no scales."""
+    if isinstance(text, OpenText):
+        raise Opaque
     try:
         return Fraction(text)
     except ValueError:

@@ -2,55 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
 
 from glenside.check.compiled import CheckFailed
+from glenside.check.open_search import OpenForm, OpenSearch
 from glenside.codegen.lowering.quantized_activations import with_activations
 from glenside.codegen.open_sizes.function import OpenFunction
 from glenside.codegen.open_sizes.lowered import OpenLowered
-from glenside.codegen.processor.model import Machine, is_here, machine_of
+from glenside.codegen.open_sizes.variants import OpenVariants
+from glenside.codegen.processor.model import Machine, is_here
 from glenside.ir.errors import BadInput
 from glenside.ir.open_program import OpenProgram
 from glenside.ir.program import Program
 from glenside.passes.integer_sums import for_processors, integer_sums
+from glenside.targets.base import PricesAlgebra
 
 
 def compiled_open(
-    program: OpenProgram, target: object, machine: str, check: bool, activations: str, options: Sequence[str]
-) -> OpenFunction:
-    """Compiles a program with open sizes for a machine, without a search.
-
-    target   a target that was asked for, other than a processor, or None; it is refused
-    options  names of further options, which are refused
+    program: OpenProgram, target: PricesAlgebra | None, of: Machine | None, check: bool, activations: str
+) -> OpenFunction | OpenVariants:
+    """Compiles a program with open sizes for a machine; with a target, in the forms that are cheapest at its sizes.
 
     Raises BadInput; CheckFailed if `check` is set and fails.
     """
-    if target is not None:
-        name = getattr(target, "name", target)
-        raise BadInput(f"{name} requires numbers for the open sizes {', '.join(program.ranges)}")
-    if options:
-        said = "a program with open sizes is compiled without a search, by all its passes"
-        raise BadInput(f"{', '.join(options)}: {said}")
-    of = machine_of(machine)
     if of is not None and not is_here(of):
         raise BadInput(f"this computer has no {of.name}")
-    return checked_function(lowered_open(program.mapped(lambda own: with_activations(own, activations)), of), check)
+    program = program.mapped(lambda own: with_activations(own, activations))
+    variants, choose = lowered_variants(program, of, target)
+    functions = [checked_function(one, check) for one in variants]
+    return functions[0] if len(functions) == 1 else OpenVariants(functions, choose)
 
 
-def lowered_open(program: OpenProgram, of: Machine | None) -> OpenLowered:
-    """Lowers a program with open sizes for a machine, or to plain loops for None. Raises BadInput, Unverified."""
+def lowered_variants(
+    program: OpenProgram, of: Machine | None, target: PricesAlgebra | None
+) -> tuple[list[OpenLowered], Callable[[Mapping[str, int]], int]]:
+    """Lowers the forms of a program with open sizes that are cheapest at some of them; without a target, as written.
+
+    of  the machine, or None for plain loops
+
+    Returns them, the one that saves most first, and which is the cheapest at given sizes. Raises BadInput, Unverified.
+    """
+    if target is None or of is None:
+        return [lowered_open(program, of)], lambda _: 0
+    began = perf_counter()
+    search = OpenSearch(program.mapped(prepared_for_processors()), target)
+    choice = search.choice()
+    seconds, found = perf_counter() - began, list[OpenLowered]()
+    for form in choice.forms:
+        lowered = lowered_open(program, of, form, found)
+        lowered.seconds = {"search": seconds, **lowered.seconds}
+        lowered.remarks += [*search.remarks, *([str(form)] if form.taken or len(choice.forms) > 1 else [])]
+        found.append(lowered)
+    return found, choice.at
+
+
+def lowered_open(
+    program: OpenProgram, of: Machine | None, form: OpenForm | None = None, variants: Sequence[OpenLowered] = ()
+) -> OpenLowered:
+    """Lowers a program with open sizes for a machine, or to plain loops for None. Raises BadInput, Unverified.
+
+    form      how it is computed, if not as it is written
+    variants  other forms of it, whose packed constants are used where they are the same
+    """
+    if of is None:
+        return OpenLowered(program, of)
+    own, prepare = form or OpenForm(), prepared_for_processors()
+    return OpenLowered(program, of, lambda written, sizes: own.of(prepare(written), sizes), variants)
+
+
+def prepared_for_processors() -> Callable[[Program], Program]:
+    """Returns the passes for programs of several sizes: integer sums, and batch norms folded into weights."""
     changes = [True]
 
     def prepare(own: Program) -> Program:
-        if of is None:
-            return own
         if not changes[0]:
             return integer_sums(own)
         found = for_processors(own)[0]
         changes[0] = found.term is not integer_sums(own).term  # batch norms are in programs of all sizes, or in none
         return found
 
-    return OpenLowered(program, of, prepare)
+    return prepare
 
 
 def checked_function(lowered: OpenLowered, check: bool) -> OpenFunction:

@@ -14,6 +14,8 @@ from glenside.ir.interrupts import answered
 EXACT = "exact"
 AS_REALS = "equal as reals"
 """The verdict in place of `EXACT` for a target that computes with rounded numbers."""
+NOT_CHECKED = "not checked"
+"""The start of the verdict for what could not be compared."""
 _REACHED = "equal where reached"
 
 
@@ -31,7 +33,7 @@ def verdict_of(equal: int, trials: int, reason: str, missing: Sequence[Missing])
     missing  the branch outcomes that no round reached
     """
     if equal < trials:
-        return f"not checked: {reason}{f' (equal in {equal} of {trials} trials)' if equal else ''}"
+        return f"{NOT_CHECKED}: {reason}{f' (equal in {equal} of {trials} trials)' if equal else ''}"
     return f"{_REACHED}: {missing[0]}{f', and {len(missing) - 1} more' if missing[1:] else ''}" if missing else EXACT
 
 

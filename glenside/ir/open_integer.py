@@ -183,6 +183,16 @@ class OpenText(str):
         return self
 
 
+def as_integer(value: Any) -> int:
+    """Returns a number as an integer; an open one stays open."""
+    return value if isinstance(value, OpenInteger) else int(value)
+
+
+def value_at(value: int, sizes: Mapping[str, int]) -> int:
+    """Returns the value of an integer, fixed or open, at given sizes."""
+    return value.expression.at(sizes) if isinstance(value, OpenInteger) else value
+
+
 def fraction(value: int | Fraction) -> Fraction:
     """Returns a number as a fraction, which knows the expression of an open integer."""
     return OpenFraction(value) if isinstance(value, OpenInteger) else Fraction(value)

@@ -83,6 +83,11 @@ def words_of(own: Sequence[int]) -> str:
     return f"from {low} to {high}{f' by {step}' if step > 1 else ''}"
 
 
+def sizes_in_words(sizes: Mapping[str, int]) -> str:
+    """Returns sizes by name in words."""
+    return ", ".join(f"{name} = {size}" for name, size in sizes.items())
+
+
 def is_range(value: object) -> bool:
     """True if a size is given as a range."""
     return isinstance(value, tuple | list)

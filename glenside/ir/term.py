@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from glenside.ir.errors import TypeMismatch
+from glenside.ir.open_integer import as_integer
 from glenside.ir.operator import OPERATORS, Field, Kind, Operator
 from glenside.ir.types import AccessType, Dims, Tensor, TupleType, Type
 
@@ -113,11 +114,11 @@ def unweave(operator: Operator, arguments: Sequence[Any]) -> tuple[tuple[Term, .
         if field.kind is Kind.TERM:
             children.append(_as_term(operator, field, value))
         elif field.kind is Kind.ACCESS_SHAPE:
-            attributes += [Dims(map(int, value[0])), Dims(map(int, value[1]))]
+            attributes += [Dims(map(as_integer, value[0])), Dims(map(as_integer, value[1]))]
         elif field.kind in (Kind.INTS, Kind.SHAPE):
-            attributes.append(Dims(map(int, value)))
+            attributes.append(Dims(map(as_integer, value)))
         elif field.kind is Kind.INT:
-            attributes.append(int(value))
+            attributes.append(as_integer(value))
         elif field.kind is Kind.TENSOR:
             attributes.append(value)
         elif field.kind is not Kind.TERMS:

@@ -20,7 +20,10 @@ from random_images import random_images
 import glenside as gl
 from glenside.algebra.search import cheapest_algebra
 from glenside.check import check
+from glenside.codegen.open_sizes.open_terms import program_at, program_of_all_sizes
+from glenside.codegen.open_sizes.template import NotUniform
 from glenside.ir.program import Program
+from glenside.ir.size_expression import Size
 from glenside.ir.term import Term, build, postorder
 from glenside.report.document import Grid, Picture
 from glenside.report.report_page import result_document
@@ -122,10 +125,11 @@ def test_better_forms_are_found_and_exact(program: Callable[[], Program], target
 
 @dataclass
 class _Drawn:
-    """Random terms of sums, products and movement, with their operands."""
+    """Random terms of sums, products and movement, with their operands; `size` is a size that is open."""
 
     pick: random.Random
     builder: gl.Builder
+    size: int = 1
     count: int = 0
 
     def leaf(self, dims: tuple[int, ...]) -> Term:
@@ -149,6 +153,14 @@ class _Drawn:
         ways = ["add", "subtract", "multiply", "broadcast", "divide", "sum", "mean"]
         return ways + ["product", "transpose", "reshape", "grouped"] * 2 if len(dims) > 1 else ways
 
+    def _divisors(self, total: int) -> list[int]:
+        """Returns the divisors of a number, those without the open size first."""
+        powers = [1]
+        while self.size > 1 and total % self.size == 0:
+            total //= self.size
+            powers.append(powers[-1] * self.size)
+        return [n * power for power in powers for n in range(1, total + 1) if total % n == 0]
+
     def _computed(self, dims: tuple[int, ...], depth: int, known: list[Term], way: str) -> Term:
         b, pick = self.builder, self.pick
         if way in ("add", "subtract", "multiply"):
@@ -171,19 +183,19 @@ class _Drawn:
             return b.transpose(self.term(tuple(inner), depth, known), order)
         if way == "reshape":
             total = int(np.prod(dims))
-            first = pick.choice([n for n in range(1, total + 1) if total % n == 0])
+            first = pick.choice(self._divisors(total))
             return b.reshape(self.term((first, total // first), depth, known), dims)
-        inner_size = pick.choice((1, 2, 3, 4))
+        inner_size = pick.choice((1, 2, 3, 4 if self.size == 1 else self.size))
         left, right = (*dims[:-1], inner_size), (inner_size, dims[-1])
         if way == "grouped" and len(dims) > 2:
             right = (*dims[:-2], *right)
         return b.matmul(self.term(left, depth, known), self.term(right, depth, known))
 
 
-def _random(seed: int) -> Program:
+def _random(seed: int, size: int = 1) -> Program:
     pick = random.Random(seed)
-    drawn = _Drawn(pick, gl.Builder(f"random {seed}"))
-    dims = tuple(pick.choice((1, 2, 3, 4, 6)) for _ in range(pick.choice((2, 2, 3))))
+    drawn = _Drawn(pick, gl.Builder(f"random {seed}"), size)
+    dims = tuple(pick.choice((1, 2, 3, 4, size if size > 1 else 6)) for _ in range(pick.choice((2, 2, 3))))
     return drawn.builder.finish(drawn.term(dims, pick.choice((2, 3, 4)), []))
 
 
@@ -228,6 +240,34 @@ def _hold(seed: int) -> bool:
     report = check(program, found.program, layers=False)
     assert report.result == "exact", f"seed {seed}: {report.result}\n{program}\n{found.program}"
     return True
+
+
+def _hold_at_all_sizes(seed: int) -> bool:
+    """True if a form was taken of a random program with an open size; then it is equal at small sizes, too."""
+    samples = [{"n": size} for size in (601, 607, 613, 617, 619, 631, 641, 643)]  # primes above all products of others
+    try:
+        program = program_of_all_sizes([_random(seed, own["n"]) for own in samples], samples, {"n": 607}, [Size("n", 1, 0)])
+    except NotUniform:
+        return False
+    found = cheapest_algebra(program, _Any(seed), margin=-10.0)
+    if not any(one.taken for one in found.candidates):
+        return False
+    for size in (1, 2, 3, 8):
+        given, other = (program_at(each, {"n": size}) for each in (program, found.program))
+        report = check(given, other, layers=False)
+        assert report.result == "exact", f"seed {seed} at {size}: {report.result}\n{program}\n{found.program}"
+    return True
+
+
+def test_forms_of_random_programs_with_an_open_size_are_equal(fuzzing: Fuzzing) -> None:
+    taken = [_hold_at_all_sizes(seed) for seed in fuzzing.seeds(60)]
+    assert sum(taken) > len(taken) / 4
+
+
+@pytest.mark.slow
+def test_forms_of_many_random_programs_with_an_open_size_are_equal(fuzzing: Fuzzing) -> None:
+    taken = [_hold_at_all_sizes(seed) for seed in fuzzing.seeds(5_000, first=1_000)]
+    assert sum(taken) > len(taken) / 4
 
 
 def test_forms_of_random_programs_are_equal(fuzzing: Fuzzing) -> None:

@@ -133,7 +133,7 @@ def test_what_is_refused() -> None:
             gl.open_program(make, "mlp", **ranges)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="requires numbers for the open sizes n"):
         gl.compile(gl.open_program(make, "mlp", n=(2, 9)), "npu:8x8")
-    with pytest.raises(BadInput, match="without a search"):
+    with pytest.raises(BadInput, match="memory: not for open sizes"):
         gl.compile(gl.open_program(make, "mlp", n=(2, 9)), memory="1MB")
     with pytest.raises(BadInput, match="not the size of an axis of an input"):
         gl.compile(gl.open_program(lambda n, m: make(n), "mlp", n=(2, 9), m=(1, 3)), machine="plain")

@@ -7,11 +7,11 @@ import random
 import pytest
 
 import glenside as gl
-from glenside.driver import as_target
 from glenside.ir.program import Program
 from glenside.targets.arrays.array import Array
 from glenside.targets.arrays.best_mappings import TilePrices
 from glenside.targets.arrays.matrix_array import MatrixArray
+from glenside.targets.chosen import as_target
 
 
 def two_convolutions(channels: tuple[int, int, int], kernels: tuple[int, int], size: int, stride: int) -> Program:

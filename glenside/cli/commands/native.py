@@ -303,8 +303,8 @@ def machines_for(text: str | None, target: str | None) -> tuple[Sequence[Machine
     A target with a machine of its own determines the machine. Raises BadInput, also if --machine is given without it.
     """
     from glenside.codegen.processor.model import machines_of
-    from glenside.driver import DEFAULT_TARGET, target_named
     from glenside.targets.base import Compiles
+    from glenside.targets.chosen import DEFAULT_TARGET, target_named
 
     machines = machines_of("native" if text is None else text)
     wanted = target_named(DEFAULT_TARGET if target is None else target, None, machines[0])

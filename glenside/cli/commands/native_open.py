@@ -32,16 +32,14 @@ def compile_open(
 
     passes  True if loops or passes are asked for, which are of fixed sizes
     """
-    from glenside.check.open_function import checked_function, lowered_open
+    from glenside.check.open_function import checked_function, lowered_variants
     from glenside.check.written_c import write
     from glenside.codegen.processor.model import is_here, machines_of
-    from glenside.driver import AS_IT_IS, DEFAULT_TARGET
+    from glenside.targets.chosen import DEFAULT_TARGET, target_of_open
 
     load: Callable[[], Any] = source.loader(may_be_open=True)  # returns an OpenProgram
     if passes:
         raise BadInput("--emit, --after and --without are for programs of fixed sizes: give numbers by --dim")
-    if target not in (None, DEFAULT_TARGET, AS_IT_IS):
-        raise BadInput(f"--target {target} requires numbers by --dim: a program with open sizes is not searched for")
     machines = machines_of("native" if machine is None else machine)
     writable(output)
     require_c_file(output, machines)
@@ -49,9 +47,13 @@ def compile_open(
         require_here(machines)
     assert output is not None, "C has a file"
     program: OpenProgram = load().mapped(lambda own: own.seeded_constants(source.seed))
+    targets = [target_of_open(program, DEFAULT_TARGET if target is None else target, of) for of in machines]
     with json_report(json_path) as content, finishing():
         with status_line("lower"):
-            lowered = [lowered_open(program, of) for of in machines]
+            variants = [lowered_variants(program, of, wanted)[0] for of, wanted in zip(machines, targets, strict=True)]
+        lowered = [own[0] for own in variants]
+        for own in variants:
+            own[0].remarks += [f"C has this variant alone: {len(own)} pay in Python"] if own[1:] else []
         with status_line("check"):
             for one in lowered:
                 if one.machine is None or is_here(one.machine):

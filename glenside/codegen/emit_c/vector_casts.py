@@ -9,6 +9,7 @@ from __future__ import annotations
 from glenside.codegen.emit_c.scalar_primitives import STORED_AS
 from glenside.codegen.loop_ir.ir import Apply, Convert, Formula, Number
 from glenside.ir.dtypes import HALVES, RECORDS, limits
+from glenside.ir.open_integer import OpenFraction
 
 _WIDE = ("int32", "uint32")
 _NARROW = ("int8", "uint8", "int16", "uint16")
@@ -206,7 +207,7 @@ def rounded_within(formula: Convert) -> tuple[Formula, int, int] | None:
         x, number = inner.operands if isinstance(inner.operands[1], Number) else inner.operands[::-1]
         if not isinstance(number, Number) or number.value is None or number.value.denominator != 1:
             return None
-        if inner.primitive.name in bounds or abs(number.value) > 1 << 16:
+        if inner.primitive.name in bounds or abs(number.value) > 1 << 16 or isinstance(number.value, OpenFraction):
             return None
         bounds[inner.primitive.name] = int(number.value)
         inner = x

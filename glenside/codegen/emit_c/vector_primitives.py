@@ -14,6 +14,7 @@ from glenside.codegen.emit_c.scalar_primitives import RELATIONS
 from glenside.codegen.emit_c.vector_casts import kind_name, vector_type
 from glenside.codegen.loop_ir.ir import Apply, Convert, Formula, Number
 from glenside.ir.dtypes import RECORDS
+from glenside.ir.open_integer import OpenFraction
 
 VECTOR_SYMBOLS: Mapping[str, str] = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 """Primitives that are C operators on vectors."""
@@ -221,7 +222,9 @@ def is_clamped(formula: Formula, dtype: str) -> bool:
     low = high = False
     while isinstance(formula, Apply) and formula.primitive.name in ("min", "max"):
         number = next((o for o in formula.operands if isinstance(o, Number) and o.value is not None), None)
-        if number is None or number.value is None or abs(number.value) > within:
+        if number is None or number.value is None or isinstance(number.value, OpenFraction):
+            return False
+        if abs(number.value) > within:
             return False
         low, high = low or formula.primitive.name == "max", high or formula.primitive.name == "min"
         formula = next((o for o in formula.operands if o is not number), number)

@@ -34,6 +34,7 @@ from glenside.codegen.loop_ir.intrinsics import Instruction, Operand
 from glenside.codegen.loop_ir.ir import Apply, Convert, Formula, Load, Number, Role, Statement, Store
 from glenside.ir.dtypes import HALVES, INTEGERS
 from glenside.ir.index_map import Axis, Index
+from glenside.ir.open_integer import OpenFraction
 
 _WORD = "static inline uint32_t word_at(const void *p) { uint32_t u; memcpy(&u, p, 4); return u; }"
 
@@ -328,4 +329,6 @@ def _inverse(divisor: Formula) -> Number | None:
     """Returns the reciprocal of a constant divisor, if it is a normal number: one more rounding, but no division."""
     if not isinstance(divisor, Number) or not divisor.value:
         return None
+    if isinstance(divisor.value, OpenFraction):
+        return Number(OpenFraction(divisor.value.below, divisor.value.above), divisor.dtype)
     return Number(1 / divisor.value, divisor.dtype) if 2.0**-120 < abs(divisor.value) < 2.0**120 else None

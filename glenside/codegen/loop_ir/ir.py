@@ -7,7 +7,7 @@ between two formulas. Each value has a dtype of the language, with the semantics
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property
@@ -72,6 +72,11 @@ class Buffer:
     def place(self, indices: Sequence[Index]) -> Index:
         """Returns the flat index of the element at `indices`."""
         return flattened(indices, self.dims)
+
+    def is_like(self, other: Buffer) -> bool:
+        """True if both are stored in the same way."""
+        kinds = [(one.dims, one.dtype, one.nibbles, one.symmetric) for one in (self, other)]
+        return kinds[0] == kinds[1]
 
     def __str__(self) -> str:
         return self.name
@@ -308,6 +313,10 @@ class Packing:
     deep: int = 1
     together: int = 1
     limits: tuple[int, ...] = ()
+
+    def is_like(self, other: Packing) -> bool:
+        """True if both copy equal buffers in the same way."""
+        return replace(other, buffer=self.buffer, source=self.source) == self and self.buffer.is_like(other.buffer)
 
     @property
     def depth(self) -> int:

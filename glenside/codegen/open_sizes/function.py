@@ -67,7 +67,7 @@ class OpenFunction:
     """
 
     def __init__(self, lowered: OpenLowered) -> None:
-        self._lowered, self.machine = lowered, lowered.machine
+        self.lowered, self.machine = lowered, lowered.machine
         self.ranges, self.program, self.name = lowered.open.ranges, lowered.open, lowered.open.name
         self.source = str(lowered.written)
         began = perf_counter()
@@ -98,7 +98,7 @@ class OpenFunction:
     @property
     def report(self) -> str:
         """Says for which sizes the function is, at which it was verified, and what took how long."""
-        lowered = self._lowered
+        lowered = self.lowered
         ranges = ", ".join(f"{n} from {a} to {b}{f' by {c}' if c > 1 else ''}" for n, (a, b, c) in self.ranges.items())
         at = ", ".join("x".join(map(str, one.sizes.values())) for one in lowered.verified)
         times = ", ".join(f"{what} {seconds:.2f} s" for what, seconds in lowered.seconds.items())
@@ -107,10 +107,10 @@ class OpenFunction:
         return f"{self.name} for {machine}: {ranges}\nVerified at {len(lowered.verified)} sizes: {at}\n{times}{remarks}"
 
     def __repr__(self) -> str:
-        inputs = ", ".join(f"{b.name} ({' '.join(map(str, b.dims))}) {b.dtype}" for b in self._lowered.inputs)
+        inputs = ", ".join(f"{b.name} ({' '.join(map(str, b.dims))}) {b.dtype}" for b in self.lowered.inputs)
         results = ", ".join(
-            f"({' '.join(map(str, self._lowered.buffers[i].dims))}) {self._lowered.buffers[i].dtype}"
-            for i in self._lowered.template.results
+            f"({' '.join(map(str, self.lowered.buffers[i].dims))}) {self.lowered.buffers[i].dtype}"
+            for i in self.lowered.template.results
         )
         return f"<{self.name} compiled for open sizes {', '.join(self.ranges)}: {inputs} -> {results}>"
 
@@ -127,26 +127,26 @@ class OpenFunction:
         Arguments are those of a compiled function of fixed sizes. Calls from several threads run one after the other.
         Raises BadInput: a size outside its range, or sizes that contradict each other.
         """
-        found = self._called(self._named(arrays, named), out, threads)
+        found = self._called(self.named(arrays, named), out, threads)
         return as_tensors(found) if any(map(is_tensor, all_arrays(arrays, named))) and out is None else found
 
     def verify(self, **sizes: int) -> None:
         """Verifies the function at given sizes, too. Raises BadInput if it does not hold there."""
-        self._lowered.open.require_sizes(sizes)
-        self._lowered.verified.append(self._lowered.verify(sizes))
+        self.lowered.open.require_sizes(sizes)
+        self.lowered.verified.append(self.lowered.verify(sizes))
 
     def wrong(self) -> list[str]:
         """Returns how results differ from the interpreter's at the verified sizes; [] if they do not."""
         from glenside.codegen.open_sizes.compare import differences
 
-        own = self._lowered
+        own = self.lowered
         return list(differences(self, own.open, [one.sizes for one in own.verified]))
 
     def sizes_of(self, arrays: Mapping[str, Any]) -> dict[str, int]:
         """Returns the open sizes of arrays of inputs, by name. Raises BadInput."""
         found: dict[str, int] = {}
         said: dict[str, str] = {}
-        for buffer in self._lowered.inputs:
+        for buffer in self.lowered.inputs:
             array = arrays.get(buffer.name)
             if array is None:
                 continue
@@ -164,7 +164,7 @@ class OpenFunction:
         missing = [name for name in self.ranges if name not in found]
         if missing:
             raise BadInput(f"the size {missing[0]} is not known: no input that has it is given")
-        self._lowered.open.require_sizes(found)
+        self.lowered.open.require_sizes(found)
         return {name: found[name] for name in self.ranges}
 
     def least_sizes(self) -> dict[str, int]:
@@ -173,11 +173,11 @@ class OpenFunction:
 
     def greatest_sizes(self) -> dict[str, int]:
         """Returns the greatest sizes of the ranges."""
-        return self._lowered.open.greatest
+        return self.lowered.open.greatest
 
     def input_kinds(self, sizes: Mapping[str, int]) -> dict[str, Kind]:
         """Returns the dims and dtypes of the inputs at given sizes, by name."""
-        return {b.name: (b.at(sizes), RECORDS[b.dtype].numpy) for b in self._lowered.inputs}
+        return {b.name: (b.at(sizes), RECORDS[b.dtype].numpy) for b in self.lowered.inputs}
 
     def result_kinds(self, sizes: Mapping[str, int]) -> dict[str, Kind]:
         """Returns the dims and dtypes of the results at given sizes, by name."""
@@ -193,9 +193,9 @@ class OpenFunction:
     def is_in_place(self, name: str, result: str) -> bool:
         """True if a result may be stored in the memory of an input."""
         number = self._returned[self._result_names.index(result)]
-        return self._lowered.in_place.get(name) == self._results[number]
+        return self.lowered.in_place.get(name) == self._results[number]
 
-    def _named(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    def named(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the arrays of a call by the names of inputs. Raises BadInput."""
         dicts = [array for array in arrays if isinstance(array, Mapping)]
         placed = [array for array in arrays if not isinstance(array, Mapping)]
@@ -244,16 +244,16 @@ class OpenFunction:
         status = self._run(given, stored, arena, pool and pool.address, None)
         if status:
             self._refuse(status)
-        return nested(self._lowered.program.term.type, iter([results[number] for number in self._returned]))
+        return nested(self.lowered.program.term.type, iter([results[number] for number in self._returned]))
 
     def _refuse(self, status: int) -> None:
         if status < 0:
             raise BadInput(NO_MEMORY)
-        raise OutOfBounds(f"{self._lowered.operators[status - 1]} got an index that is outside of its axis")
+        raise OutOfBounds(f"{self.lowered.operators[status - 1]} got an index that is outside of its axis")
 
     def _memory(self, threads: int) -> ctypes.c_void_p:
         if self._arena is None or self._arena[0] < threads:
-            size = self._lowered.arena.bytes_of(threads)
+            size = self.lowered.arena.bytes_of(threads)
             memory = Memory([size]).array(size, np.uint8)
             self._arena = threads, ctypes.c_void_p(address_of(memory)), memory
         return self._arena[1]
@@ -262,7 +262,7 @@ class OpenFunction:
         if isinstance(threads, str):
             raise BadInput(f"threads is a whole number from 1 to {MOST_THREADS}, got the text {threads!r}")
         count = processors() if threads is None else whole("threads", threads, 1, MOST_THREADS)
-        if count == 1 or not self._lowered.shares:
+        if count == 1 or not self.lowered.shares:
             return None
         if self._pool is None or (self._pool.threads, self._pool.process) != (count, os.getpid()):
             self._pool = Pool(self.library, count)
@@ -272,7 +272,7 @@ class OpenFunction:
         """Returns what a call at these sizes needs."""
         if key not in self._known:
             sizes = dict(zip(self.ranges, key, strict=True))
-            lowered = self._lowered
+            lowered = self.lowered
             lowered.require_planned(sizes)
             constants = self._fixed if self._fixed is not None else self._constants(sizes)
             empty = np.empty(0)
@@ -292,7 +292,7 @@ class OpenFunction:
         return self._known[key]
 
     def _constants(self, sizes: Mapping[str, int]) -> dict[str, Array]:
-        lowered = self._lowered
+        lowered = self.lowered
         loops = lowered.template.at(sizes or lowered.open.greatest, None)
         return {b.name: a for b, a in lowered.constants_at(loops, sizes).items()}
 
@@ -300,8 +300,8 @@ class OpenFunction:
         """Compares results with the interpreter's at sizes whose programs have other terms. Raises BadInput."""
         from glenside.codegen.open_sizes.compare import differences
 
-        choices = [one.sizes for one in self._lowered.verified if not one.whole]
-        for said in differences(self, self._lowered.open, choices):
+        choices = [one.sizes for one in self.lowered.verified if not one.whole]
+        for said in differences(self, self.lowered.open, choices):
             raise BadInput(f"the program of some sizes is not that of the others: {said}")
 
     def drawn(self, sizes: Mapping[str, int], seed: int = 0) -> dict[str, Array]:

@@ -27,7 +27,7 @@ from glenside.codegen.scheduling.constant_packing import packed_constants
 from glenside.codegen.verify.verifier import Unverified, verify
 from glenside.codegen.verify.verify_loops import Checker
 from glenside.ir.errors import BadInput, GlensideError
-from glenside.ir.open_program import OpenProgram
+from glenside.ir.open_program import OpenProgram, sizes_in_words
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import Term
@@ -69,7 +69,8 @@ def _ways(machine: Machine | None) -> list[tuple[Machine | None, Sequence[str]]]
 class OpenLowered:
     """A program with open sizes as loops and C of all sizes in its ranges.
 
-    prepare   what is done with the program of each choice of sizes before it is lowered
+    prepare   what is done with the program of given sizes before it is lowered
+    variants  other forms of the program, whose packed constants are used where they are the same
     made      arrays of constants that are the same at all sizes: of buffers, and of packings
     compared  those of these packings that are verified
 
@@ -77,9 +78,13 @@ class OpenLowered:
     """
 
     def __init__(
-        self, program: OpenProgram, machine: Machine | None, prepare: Callable[[Program], Program] = lambda p: p
+        self,
+        program: OpenProgram,
+        machine: Machine | None,
+        prepare: Callable[[Program, Mapping[str, int]], Program] = lambda p, _: p,
+        variants: Sequence[OpenLowered] = (),
     ) -> None:
-        self.open, self.machine, self._prepare = program, machine, prepare
+        self.open, self.machine, self._prepare, self._variants = program, machine, prepare, variants
         self.verified: list[Verified] = []
         self.remarks: list[str] = []
         self._programs: dict[tuple[int, ...], Program] = {}
@@ -120,7 +125,7 @@ class OpenLowered:
         """Makes and verifies the loops and C of all sizes from samples. Raises BadInput, NotUniform, Unverified."""
         began = perf_counter()
         self.verified = []
-        self._made: dict[Buffer | Packing, Array] = {}
+        self.made: dict[Buffer | Packing, Array] = {}
         self._compared: set[Buffer | Packing] = set()
         programs = [self.program_at(own) for own in samples.sizes]
         self.program = program_of_all_sizes(programs, samples.sizes, samples.representative, sizes_of(self.open))
@@ -159,7 +164,7 @@ class OpenLowered:
         """Returns the positions of terms that depend on the sizes, and the number of all terms."""
         for samples in sample_sizes(self.open):
             try:
-                pair = [terms_of(self._prepare(self.open.at(sizes))) for sizes in samples.sizes[:2]]
+                pair = [terms_of(self._prepare(self.open.at(sizes), sizes)) for sizes in samples.sizes[:2]]
             except GlensideError:
                 continue
             if len(pair[0]) != len(pair[1]):
@@ -180,8 +185,8 @@ class OpenLowered:
         try:
             found = self.open.at(sizes)
         except GlensideError as error:
-            raise BadInput(f"at {_words(sizes)}: {error.message}") from None
-        found = self._prepare(found)
+            raise BadInput(f"at {sizes_in_words(sizes)}: {error.message}") from None
+        found = self._prepare(found, sizes)
         if self.machine is not None:
             terms = terms_of(found)
             is_known = len(terms) == self._terms
@@ -211,7 +216,7 @@ class OpenLowered:
         """Raises BadInput if a temporary of these sizes is larger than the memory planned for the greatest ones."""
         for buffer in self.buffers:
             if buffer.name in self.planned_elements and prod(buffer.at(sizes)) > self.planned_elements[buffer.name]:
-                raise BadInput(f"at {_words(sizes)} the temporary {buffer.name} is larger than was planned")
+                raise BadInput(f"at {sizes_in_words(sizes)} the temporary {buffer.name} is larger than was planned")
 
     def _most_elements(self) -> dict[str, int]:
         """Returns the most elements of each temporary: rests of tiles are not the largest at the greatest sizes."""
@@ -266,11 +271,26 @@ class OpenLowered:
         if program is None and any(name in self.computed for name in names.values()):
             program = self.program_at(sizes)
         given = _Given(lambda buffer: given_array(buffer, self._value(buffer, program, sizes)))
-        found = {b: self._made[made] for b, made in own.items() if made in self._made}
+        found = {b: self.made[made] for b, made in own.items() if made in self.made}
         found |= {b: given[b] for b in own if b not in found and b not in packings}
+        found |= {
+            b: array for b, p in packings.items() if b not in found and (array := self._of_variants(p)) is not None
+        }
         found |= packed_constants([p for b, p in packings.items() if b not in found], given)
-        self._made |= {own[b]: array for b, array in found.items() if names[b] in self.fixed}
+        self.made |= {own[b]: array for b, array in found.items() if names[b] in self.fixed}
         return {b: found[b] for b in own}
+
+    def _of_variants(self, packing: Packing) -> Array | None:
+        """Returns a packed constant of another variant, if it is the same."""
+        name = packing.source.name
+        for other in self._variants:
+            if {name} <= self.fixed.keys() & other.fixed.keys() and have_same(
+                name, [self.fixed[name], other.fixed[name]]
+            ):
+                for own, array in other.made.items():
+                    if isinstance(own, Packing) and own.source.name == name and own.is_like(packing):
+                        return array
+        return None
 
     def _value(self, buffer: Buffer, program: Program | None, sizes: Mapping[str, int]) -> Array:
         if buffer.name in self.fixed:
@@ -279,7 +299,7 @@ class OpenLowered:
             return np.ascontiguousarray(self.windows[buffer.name].at(tuple(buffer.dims), sizes))
         assert program is not None, "the program of these sizes has been built"
         if buffer.name not in program.constants:
-            raise BadInput(f"at {_words(sizes)} there is no constant {buffer.name}, which other sizes have")
+            raise BadInput(f"at {sizes_in_words(sizes)} there is no constant {buffer.name}, which other sizes have")
         return program.constants[buffer.name]
 
     def _verify_some(self) -> None:
@@ -296,17 +316,17 @@ class OpenLowered:
         try:
             loops = self.template.at(sizes, program if whole else None)
         except Misfit as error:
-            raise Unverified(f"at {_words(sizes)} {error}: a mistake of Glenside") from error
+            raise Unverified(f"at {sizes_in_words(sizes)} {error}: a mistake of Glenside") from error
         self.require_planned(sizes)
         plan = self.planned(loops)
-        at = f"at {_words(sizes)}"
+        at = f"at {sizes_in_words(sizes)}"
         if whole:  # others have constants of other names, and results are compared
             self._verify_constants(program, sizes)
         constants = self.constants_at(loops, sizes, program)
         try:
             if whole:
                 verify(loops, plan, program, constants, [p for p in loops.packings if p not in self._compared])
-                self._compared |= self._made.keys() & {*loops.packings}
+                self._compared |= self.made.keys() & {*loops.packings}
             else:
                 for fault in Checker().faults(loops, plan):
                     raise Unverified(str(fault))
@@ -326,7 +346,7 @@ class OpenLowered:
         """Raises BadInput if a constant that is the same for all sizes is another one."""
         for name, first in self.fixed.items():
             if name in program.constants and not have_same(name, [first, program]):
-                raise BadInput(f"at {_words(sizes)} the constant {name} is another one")
+                raise BadInput(f"at {sizes_in_words(sizes)} the constant {name} is another one")
         for name, window in [*self.windows.items()]:
             own = program.constants.get(name)
             if own is not None and not same_array(window.at(own.shape, sizes), own):
@@ -337,10 +357,6 @@ class OpenLowered:
         """True if a program has the terms of the samples, but for sizes."""
         pairs = [terms_of(program), terms_of(self.program)]
         return [t.operator for t in pairs[0]] == [t.operator for t in pairs[1]]
-
-
-def _words(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} = {size}" for name, size in sizes.items())
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ import numpy as np
 from glenside.codegen.open_sizes.fit import Fitter, Observed
 from glenside.codegen.open_sizes.template import NotUniform, terms_of
 from glenside.ir.errors import TypeMismatch
-from glenside.ir.open_integer import OpenInteger, OpenText
+from glenside.ir.open_integer import OpenInteger, OpenText, value_at
 from glenside.ir.operand import Array
 from glenside.ir.program import Program, entry_of
 from glenside.ir.size_expression import Size
-from glenside.ir.term import Term, shared
+from glenside.ir.term import Term, postorder, shared
 from glenside.ir.types import Dims, Tensor
 
 
@@ -72,7 +72,7 @@ class _Terms:
         return replace(
             first,
             term=made[first.term],
-            layers={},
+            layers={name: made[term] for name, term in first.layers.items() if term in made},
             labels={},
             names={},
             origins={},
@@ -91,6 +91,29 @@ class _Terms:
         if isinstance(first, str):
             return OpenText(self.integers[tuple(map(int, values))])
         return self.integers[values]
+
+
+def program_at(program: Program, sizes: Mapping[str, int]) -> Program:
+    """Returns the program of given sizes from one whose sizes are open integers. Raises TypeMismatch."""
+    made: dict[Term, Term] = {}
+    for term in postorder(program.term):
+        children = tuple(made[child] for child in term.children)
+        attributes = tuple(_at(attribute, sizes) for attribute in term.attributes)
+        made[term] = shared(term.operator, children, attributes)
+    layers = {name: made[term] for name, term in program.layers.items()}
+    return replace(program, term=made[program.term], layers=layers, names={})
+
+
+def _at(attribute: Any, sizes: Mapping[str, int]) -> Any:
+    if isinstance(attribute, OpenInteger):
+        return value_at(attribute, sizes)
+    if isinstance(attribute, OpenText):
+        return str(value_at(attribute.integer, sizes))
+    if isinstance(attribute, Tensor):
+        return replace(attribute, dims=_at(attribute.dims, sizes))
+    if isinstance(attribute, Dims):
+        return Dims(_at(each, sizes) for each in attribute)
+    return attribute
 
 
 def _varying(values: tuple[Any, ...]) -> set[Observed]:

@@ -12,7 +12,9 @@ class ProductPrices(Protocol):
     times_elements  True if elementwise functions take time; False: their cost only decides between equal products
     """
 
-    times_elements: ClassVar[bool]
+    @property
+    def times_elements(self) -> bool:
+        """Whether elementwise functions take time."""
 
     def product(self, groups: int, rows: int, depth: int, columns: int, read: int) -> float:
         """Returns the cost of `groups` products of (rows depth) and (depth columns).

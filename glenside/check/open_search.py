@@ -1,0 +1,272 @@
+"""Searches for cheaper sums and products between the layers of a program with open sizes.
+
+The search of fixed sizes runs on a program whose sizes are open integers, so its forms have expressions of the open
+sizes in place of numbers. Costs alone are those of given sizes. A form is compared exactly with what it replaces at
+several sizes, and the program with all its forms with the program as it is written.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import product
+from math import prod
+
+from glenside.algebra.merging import SharedProduct, is_contraction, stored
+from glenside.algebra.search import cheapest_algebra
+from glenside.check.exact import check
+from glenside.check.verdicts import NOT_CHECKED
+from glenside.codegen.open_sizes.open_terms import program_at, program_of_all_sizes
+from glenside.codegen.open_sizes.samples import sample_sizes, sizes_of, verified_sizes
+from glenside.codegen.open_sizes.template import NotUniform
+from glenside.ir.errors import GlensideError
+from glenside.ir.open_integer import value_at
+from glenside.ir.open_program import OpenProgram, sizes_in_words
+from glenside.ir.program import Program, is_product
+from glenside.passes.scalar_simplification import with_simpler_elements
+from glenside.targets.base import PricesAlgebra, ProductPrices
+
+_SECONDS, _LEAST_CHECKED, _MOST_CHECKED = 2.0, 2, 6
+"""The time limit of the check of a form at several sizes, in seconds, and the least and the most sizes."""
+_PATIENCE = 30.0
+"""The time limit of the check of a whole program at one choice of sizes, in seconds."""
+_MOST_SEARCHED, _MOST_POINTS, _POINTS = 4, 25, 6
+"""The most sizes that are searched, and those at which costs are compared, in all and of each open size."""
+_WORTH = 0.05
+"""Minimum share of the predicted cost at some sizes that a further form saves."""
+_MOST_FORMS = 3
+
+
+@dataclass(frozen=True)
+class _PricesAt:
+    """The prices of a target for products whose sizes are open integers, at given sizes."""
+
+    own: ProductPrices
+    sizes: Mapping[str, int]
+
+    @property
+    def times_elements(self) -> bool:
+        return self.own.times_elements
+
+    def product(self, groups: int, rows: int, depth: int, columns: int, read: int) -> float:
+        return self.own.product(*(value_at(n, self.sizes) for n in (groups, rows, depth, columns, read)))
+
+    def elementwise(self, read: int, written: int) -> float:
+        return self.own.elementwise(value_at(read, self.sizes), value_at(written, self.sizes))
+
+
+@dataclass(frozen=True)
+class OpenForm:
+    """A form of a program with open sizes; without arguments, the program as it is written.
+
+    program  the form, with open integers
+    found    the sizes at which it was found
+    pairs    what it computes otherwise: as it is written, and in this form
+    taken    the candidates that were taken, in words
+    """
+
+    program: Program | None = None
+    found: Mapping[str, int] = field(default_factory=dict)
+    pairs: tuple[tuple[Program, Program], ...] = ()
+    taken: tuple[str, ...] = ()
+
+    def of(self, written: Program, sizes: Mapping[str, int]) -> Program:
+        """Returns this form of the program of given sizes. Raises TypeMismatch."""
+        if self.program is None:
+            return written
+        own = program_at(self.program, sizes)
+        return replace(written, term=own.term, layers=own.layers, labels={}, names={}, origins={}, nodes={})
+
+    def __str__(self) -> str:
+        """Says at which sizes it was found, and what it changes."""
+        return f"Found at {sizes_in_words(self.found)}: {'; '.join(self.taken)}" if self.program else "As it is written"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Forms of a program, and the cheapest of them at given sizes.
+
+    points  the sizes at which costs were compared, of each open size
+    best    the number of the cheapest form for the numbers of these points
+    """
+
+    forms: Sequence[OpenForm]
+    points: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    best: Mapping[tuple[int, ...], int] = field(default_factory=dict)
+
+    def at(self, sizes: Mapping[str, int]) -> int:
+        """Returns the number of the form for given sizes: the cheapest one at the nearest points, by ratio."""
+        return self.best[tuple(_nearest(own, sizes[name]) for name, own in self.points.items())] if self.best else 0
+
+
+def _nearest(points: Sequence[int], size: int) -> int:
+    """Returns the number of the point whose ratio to a size is nearest to 1."""
+    above = bisect_left(points, size)
+    if above in (0, len(points)):
+        return min(above, len(points) - 1)
+    return above if points[above - 1] * points[above] < size * size else above - 1
+
+
+@dataclass
+class OpenSearch:
+    """The search for forms of one program.
+
+    remarks  why there are no other forms
+    """
+
+    program: OpenProgram
+    target: PricesAlgebra
+    remarks: list[str] = field(default_factory=list)
+    _known: dict[tuple[str, tuple[int, ...]], float | None] = field(default_factory=dict)
+    _equal: dict[tuple[str, str], bool] = field(default_factory=dict)
+
+    def choice(self) -> Choice:
+        """Returns the forms that pay at some sizes, or the program as it is written alone."""
+        written, prices = OpenForm(), self.target.product_prices()
+        of_all = None if prices is None else self._of_all_sizes()
+        if prices is None or of_all is None:
+            return Choice([written])
+        forms = {of_all.term: written}
+        for sizes in _points(self.program, _MOST_SEARCHED):
+            form = self._form(of_all, prices, sizes)
+            if form.program is not None and form.program.term not in forms and self._is_equal(form):
+                forms[form.program.term] = form
+        return self._chosen(of_all, prices, list(forms.values()))
+
+    def _of_all_sizes(self) -> Program | None:
+        """Returns the program with open integers as sizes; None if it has no products."""
+        remark = ""
+        for samples in sample_sizes(self.program):
+            try:
+                programs = [self.program.at(sizes) for sizes in samples.sizes]
+                if not any(map(is_product, programs[0].info.order)) or programs[0].gradient_of is not None:
+                    return None
+                return program_of_all_sizes(programs, samples.sizes, samples.representative, sizes_of(self.program))
+            except (NotUniform, GlensideError) as error:
+                remark = f"not searched: {error}"
+        self.remarks += [remark] if remark else []
+        return None
+
+    def _form(self, of_all: Program, prices: ProductPrices, sizes: Mapping[str, int]) -> OpenForm:
+        """Returns the cheapest form at given sizes."""
+        pairs: list[tuple[Program, Program]] = []
+
+        def admits(given: Program, other: Program) -> bool:
+            equal = self._are_equal(given, other)
+            pairs.extend([(given, other)] if equal else [])
+            return equal
+
+        own = _PricesAt(prices, sizes)
+        simpler, of_elements = with_simpler_elements(of_all, own)
+        found = cheapest_algebra(simpler, own, lambda one: self._predicted(one, sizes), admits)
+        taken = tuple(str(one) for one in (*of_elements, *found.candidates) if one.taken)
+        return OpenForm(found.program, sizes, tuple(pairs), taken)
+
+    def _predicted(self, program: Program, sizes: Mapping[str, int]) -> float | None:
+        key = str(program), tuple(sizes.values())
+        if key not in self._known:
+            self._known[key] = self.target.predicted(program_at(program, sizes))
+        return self._known[key]
+
+    def _are_equal(self, given: Program, other: Program) -> bool:
+        """True if a form is equal to what it replaces at several sizes, and exceeds no limit of the target there."""
+        key = str(given), str(other)
+        if key not in self._equal:
+
+            def both(sizes: Mapping[str, int]) -> tuple[Program, Program]:
+                return program_at(given, sizes), program_at(other, sizes)
+
+            try:
+                admitted = all(self.target.admits(*both(sizes)) for sizes in self._checked)
+                self._equal[key] = admitted and not _difference(map(both, self._checked))
+            except GlensideError:  # it is no program at some sizes
+                self._equal[key] = False
+        return self._equal[key]
+
+    @cached_property
+    def _checked(self) -> list[dict[str, int]]:
+        """The sizes at which forms are compared, the smallest first."""
+        return sorted(
+            verified_sizes(self.program, _MOST_CHECKED), key=lambda sizes: prod(1 + n for n in sizes.values())
+        )
+
+    def _is_equal(self, form: OpenForm) -> bool:
+        """True if the program in this form is equal to the program at several sizes.
+
+        A remark says so if it is too large to be compared: then its forms are compared alone.
+        """
+
+        def both(sizes: Mapping[str, int]) -> tuple[Program, Program]:
+            own = self.program.at(sizes)
+            return own, form.of(own, sizes)
+
+        try:
+            said = _difference(map(both, self._checked[:_LEAST_CHECKED]))
+        except GlensideError as error:
+            said = str(error)
+        unknown = said.startswith(NOT_CHECKED)
+        what = "compared part by part" if unknown else "left out"
+        self.remarks += [f"the form found at {sizes_in_words(form.found)} is {what}: {said}"] if said else []
+        return unknown or not said
+
+    def _chosen(self, of_all: Program, prices: ProductPrices, forms: Sequence[OpenForm]) -> Choice:
+        """Returns the form that saves most, and those that save enough beside it at some sizes."""
+        if len(forms) == 1:
+            return Choice(forms)
+        points = list(_points(self.program, _MOST_POINTS))
+        whole = [_cost(of_all, _PricesAt(prices, sizes)) for sizes in points]
+        saved = [[self._saved(form, sizes) / most for sizes, most in zip(points, whole, strict=True)] for form in forms]
+        chosen = [max(range(len(forms)), key=lambda n: sum(saved[n]))]
+        while len(chosen) < _MOST_FORMS:
+            least = [max(saved[n][i] for n in chosen) for i in range(len(points))]
+            gain, more = max((max(a - b for a, b in zip(saved[n], least, strict=True)), n) for n in range(len(forms)))
+            if gain < _WORTH:
+                break
+            chosen.append(more)
+        axes = {name: sorted({sizes[name] for sizes in points}) for name in self.program.ranges}
+        best = {
+            tuple(axes[name].index(size) for name, size in sizes.items()): max(
+                range(len(chosen)),
+                key=lambda n, i=i: saved[chosen[n]][i],  # type: ignore[misc]
+            )
+            for i, sizes in enumerate(points)
+        }
+        return Choice([forms[n] for n in chosen], axes, best)
+
+    def _saved(self, form: OpenForm, sizes: Mapping[str, int]) -> float:
+        """Returns the predicted cost that a form saves at given sizes."""
+        costs = [[self._predicted(one, sizes) or 0.0 for one in pair] for pair in form.pairs]
+        return sum(given - other for given, other in costs)
+
+
+def _points(program: OpenProgram, most: int) -> Iterator[dict[str, int]]:
+    """Yields at most that many sizes that have elements, the same distance apart by ratio."""
+    each = max(1, min(_POINTS, int(most ** (1 / len(program.ranges)) + 1e-9)))
+    axes = []
+    for low, high, step in program.ranges.values():
+        least = low if low or not high else low + step
+        ratio = (high / max(1, least)) ** (1 / max(1, each - 1))
+        sizes = [least * ratio**n for n in range(each)] if each > 1 else [(max(1, least) * high) ** 0.5]
+        axes.append(sorted({low + step * round((size - low) / step) for size in sizes}))
+    yield from (dict(zip(program.ranges, sizes, strict=True)) for sizes in product(*axes))
+
+
+def _cost(program: Program, prices: ProductPrices) -> float:
+    """Returns the cost of the products of a program by prices."""
+    products = [SharedProduct.of(t) for t in program.info.order if is_contraction(t) and not program.info.constant[t]]
+    return 1.0 + sum(prices.product(*one.sizes, stored(one.a) + stored(one.b)) for one in products)
+
+
+def _difference(pairs: Iterable[tuple[Program, Program]]) -> str:
+    """Returns how two programs differ at one of several sizes, or "", at as many as time allows."""
+    began = time.monotonic()
+    for count, (one, other) in enumerate(pairs):
+        if count >= _LEAST_CHECKED and time.monotonic() - began > _SECONDS:
+            break
+        report = check(one, other, layers=False, deadline=time.monotonic() + _PATIENCE)
+        if not report.ok:
+            return report.result
+    return ""
