@@ -204,7 +204,10 @@ def test_a_range_on_the_command_line_is_one_function(tmp_path: Path) -> None:
         ("compile net.onnx -o net.c --dim seq=1..9 --dim seq=1..9", "one size or one range, got two"),
         ("compile net.onnx -o net.c --dim sec=1..9", "has no open dimension 'sec'; there are batch, seq"),
         ("compile net.onnx -o net.c --dim seq=1..9", "batch"),
-        ("compile net.onnx -o net.c --dim batch=1 --dim seq=1..9 --target npu:4x4", "requires numbers by --dim"),
+        (
+            "compile net.onnx -o net.c --dim batch=1 --dim seq=1..9 --target npu:4x4",
+            "npu:4x4 requires numbers for the open sizes seq",
+        ),
         ("compile net.onnx -o net.c --dim batch=1 --dim seq=1..9 --without fuse-padding", "of fixed sizes"),
         ("compile net.onnx --emit loops --dim batch=1 --dim seq=1..9", "of fixed sizes"),
         ("compile net.onnx --dim batch=1 --dim seq=1..9", "C is written to a file"),
