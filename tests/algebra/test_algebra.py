@@ -246,7 +246,9 @@ def _hold_at_all_sizes(seed: int) -> bool:
     """True if a form was taken of a random program with an open size; then it is equal at small sizes, too."""
     samples = [{"n": size} for size in (601, 607, 613, 617, 619, 631, 641, 643)]  # primes above all products of others
     try:
-        program = program_of_all_sizes([_random(seed, own["n"]) for own in samples], samples, {"n": 607}, [Size("n", 1, 0)])
+        program = program_of_all_sizes(
+            [_random(seed, own["n"]) for own in samples], samples, {"n": 607}, [Size("n", 1, 0)]
+        )
     except NotUniform:
         return False
     found = cheapest_algebra(program, _Any(seed), margin=-10.0)

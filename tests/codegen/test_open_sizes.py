@@ -314,7 +314,7 @@ def test_rows_of_all_batches_are_tiled_together_and_attention_is_fused() -> None
     for batch, length in ((1, 1), (1, 7), (2, 3), (3, 60), (5, 13), (5, 59)):
         _agrees(f, _encoder(batch, length), length)
     assert "without" not in f.report
-    nests = f._lowered.template.symbolic().nests
+    nests = f.lowered.template.symbolic().nests
     assert any(nest.what.startswith("blocks of") for nest in nests)
     loops = [statement.axis.size for nest in nests for statement in nest.body if isinstance(statement, For)]
     assert any("batch*length" in str(size.expression) for size in loops if isinstance(size, OpenInteger))

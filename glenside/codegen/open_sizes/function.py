@@ -127,7 +127,8 @@ class OpenFunction:
         Arguments are those of a compiled function of fixed sizes. Calls from several threads run one after the other.
         Raises BadInput: a size outside its range, or sizes that contradict each other.
         """
-        found = self._called(self.named(arrays, named), out, threads)
+        given = self.named(arrays, named)
+        found = self.called(given, self.sizes_of(given), out, threads)
         return as_tensors(found) if any(map(is_tensor, all_arrays(arrays, named))) and out is None else found
 
     def verify(self, **sizes: int) -> None:
@@ -188,7 +189,8 @@ class OpenFunction:
         """Runs the program on arrays by name, and stores all results in arrays by name."""
         pairs = ((number, results[name]) for name, number in zip(self._result_names, self._returned, strict=True))
         given = {name: _as_array(array) for name, array in arrays.items()}
-        stored_once(pairs, lambda own: self._called(given, [own[number] for number in range(len(own))], threads))
+        sizes = self.sizes_of(given)
+        stored_once(pairs, lambda own: self.called(given, sizes, [own[number] for number in range(len(own))], threads))
 
     def is_in_place(self, name: str, result: str) -> bool:
         """True if a result may be stored in the memory of an input."""
@@ -208,19 +210,30 @@ class OpenFunction:
             found[name] = _as_array(array)
         return found
 
-    def _called(self, arrays: Mapping[str, Any], out: Array | Sequence[Array] | None, threads: int | None) -> Any:
+    def called(
+        self,
+        arrays: Mapping[str, Any],
+        sizes: Mapping[str, int],
+        out: Array | Sequence[Array] | None,
+        threads: int | None,
+    ) -> Any:
+        """Runs the program on arrays by name, of which `sizes_of` gave the sizes. Raises BadInput."""
         missing = [name for name in self._names if name not in arrays and name in self._read]
         if missing:
             raise BadInput(f"missing inputs: {', '.join(missing)}")
         with self._lock:
             try:
-                return self._ran(arrays, out, threads)
+                return self._ran(arrays, tuple(sizes.values()), out, threads)
             except MemoryError as error:
                 raise BadInput(NO_MEMORY) from error
 
-    def _ran(self, arrays: Mapping[str, Any], out: Array | Sequence[Array] | None, threads: int | None) -> Any:
-        sizes = self.sizes_of(arrays)
-        key = tuple(sizes.values())
+    def _ran(
+        self,
+        arrays: Mapping[str, Any],
+        key: tuple[int, ...],
+        out: Array | Sequence[Array] | None,
+        threads: int | None,
+    ) -> Any:
         own = self._at(key)
         inputs = [
             arrays[buffer.name]

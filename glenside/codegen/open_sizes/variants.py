@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from glenside.codegen.open_sizes.function import OpenFunction
-from glenside.codegen.runtime.arguments import Kind
+from glenside.codegen.runtime.arguments import Kind, all_arrays
 from glenside.ir.operand import Array
+from glenside.ir.torch_tensors import as_tensors, is_tensor
 
 
 class OpenVariants:
@@ -54,7 +55,9 @@ class OpenVariants:
     ) -> Any:
         """Runs the variant for the sizes of the arrays. Raises BadInput."""
         given = self.first.named(arrays, named)
-        return self.variant(self.first.sizes_of(given))(*arrays, out=out, threads=threads, **named)
+        sizes = self.first.sizes_of(given)
+        found = self.variant(sizes).called(given, sizes, out, threads)
+        return as_tensors(found) if any(map(is_tensor, all_arrays(arrays, named))) and out is None else found
 
     def verify(self, **sizes: int) -> None:
         """Verifies the variant of given sizes there. Raises BadInput if it does not hold."""
