@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ import glenside as gl
 from glenside.check.written_decoder import write_decoder
 from glenside.ir.errors import GlensideError
 from glenside.ir.program import Program
-from glenside.models.decoder import Decoder, decoder_step, growing_step, ring_decoder
+from glenside.models.decoder import Decoder, growing_step, ring_decoder
 from glenside.models.decoder_cache import CACHES
 from glenside.models.decoder_weights import RandomWeights
 
@@ -68,10 +68,8 @@ def main() -> None:
     if given.activations is None:
         is_small = given.file.endswith(".gguf") if given.file else given.bits < 32
         given.activations = "int8" if is_small else "float32"
-    if given.c and given.ring:
-        raise SystemExit("--c writes a decoder with a cache for --context tokens: leave --ring out")
     if given.c:
-        made, said = write_decoder(_loader(given), given.c, given.rows, given.activations)
+        made, said = write_decoder(_any_length(given), given.c, given.activations)
         print(f"{given.c}: {said}. Compile it there: {made.build[0]}")
         return
     pieces = _pieces(given.file) if given.file else []
@@ -115,14 +113,6 @@ def llama_cpp(
     found: Mapping[str, Any] = xllamacpp.Server(how).handle_completions(asked)
     timings = found["timings"]
     return float(timings["prompt_per_second"]), float(timings["predicted_per_second"])
-
-
-def _loader(given: argparse.Namespace) -> Callable[[int], Program]:
-    """Returns a function from the rows of a step to its program of fixed sizes, for C."""
-    if given.file:
-        return lambda rows: gl.load(given.file, dims={"rows": rows, "past": given.context}, cache=given.cache)
-    shape, weights = _shape(given), RandomWeights(given.bits).values
-    return lambda rows: decoder_step(shape, RandomWeights(given.bits, values=weights), rows, given.context)
 
 
 def _any_length(given: argparse.Namespace) -> gl.OpenProgram:

@@ -38,7 +38,9 @@ class OpenInteger(int):
         return self
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, OpenInteger) and self.expression == other.expression
+        if not isinstance(other, OpenInteger):
+            return False
+        return int(self) == int(other) and self.expression == other.expression  # memos are for programs of all ranges
 
     def __ne__(self, other: object) -> bool:
         return not self == other

@@ -16,11 +16,9 @@ from glenside.check.written_decoder import write_decoder
 from glenside.codegen.lowering.quantized_activations import with_activations
 from glenside.codegen.processor.model import machine_of
 from glenside.codegen.runtime.compile_and_load import compiler
-from glenside.codegen.runtime.compiled_function import Lowered
-from glenside.codegen.scheduling.one_packing import one_packing
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
-from glenside.models.decoder import Decoder, decoder_step
+from glenside.models.decoder import Decoder, decoder_step, growing_step, ring_decoder
 from glenside.models.decoder_weights import RandomWeights
 
 STRICT = ("-Wall", "-Wextra", "-Werror")
@@ -31,22 +29,39 @@ SHAPES = {
 PAST, PROMPT = 24, [7, 91, 3, 3, 60, 44, 8, 2, 99, 15, 61]
 
 
-def _load(shape: str, bits: int, rows: int) -> Program:
-    sizes = {"layers": 1 + (bits == 8), "hidden": 128, "intermediate": 192, "vocabulary": 100, **SHAPES[shape]}
-    return decoder_step(Decoder("decoder", **sizes), RandomWeights(bits, seed=3), rows, PAST)  # type: ignore[arg-type]
+def _fixed(rows: int, past: int) -> Program:
+    sizes = {"layers": 1, "hidden": 128, "intermediate": 192, "vocabulary": 100, **SHAPES["grouped"]}
+    return decoder_step(Decoder("decoder", **sizes), RandomWeights(4, seed=3), rows, past)  # type: ignore[arg-type]
 
 
-def _written(shape: str, bits: int, activations: str, count: int) -> list[int]:
-    """Returns the most likely tokens after the prompt, one at a time in Python."""
-    f = gl.compile(_load(shape, bits, 1), "none", activations=activations)
-    names = [name.removeprefix("new.") for name in f.program.result_names()[1:]]
-    cache = {n: np.zeros(tuple(t.dims), np.float32) for n, t in f.program.inputs.items() if n in names}
-    tokens = [*PROMPT]
-    for past in range(len(PROMPT) + count - 1):
-        logits, *new = f({"tokens": np.array(tokens[past : past + 1]), "past": np.array(past), **cache})
-        for name, own in zip(names, new, strict=True):
-            cache[name][:, past : past + 1] = own
-        if past + 1 >= len(PROMPT):
+def _open(shape: str, bits: int, rows: int = 2, **more: object) -> gl.OpenProgram:
+    """Returns a step of 1 to some rows: after up to PAST others, or over a ring."""
+    sizes = {"layers": 1 + (bits == 8), "hidden": 128, "intermediate": 192, "vocabulary": 100, **SHAPES[shape], **more}
+    is_ring, values = sizes.pop("ring", False), {}  # type: ignore[var-annotated]
+    decoder = Decoder("decoder", **sizes)  # type: ignore[arg-type]
+
+    def weights() -> RandomWeights:
+        return RandomWeights(bits, seed=3, values=values)
+
+    if is_ring:
+        found = ring_decoder("decoder", decoder, lambda _: weights(), (1, rows))
+        assert isinstance(found, gl.OpenProgram)
+        return found
+
+    def make(rows: int, past: int) -> Program:
+        return growing_step(decoder, weights(), rows, past, 64)
+
+    return gl.open_program(make, "decoder", rows=(1, rows), past=(0, PAST))
+
+
+def _written(program: gl.OpenProgram, activations: str, count: int) -> list[int]:
+    """Returns the most likely tokens after the prompt, in Python: the function keeps the state."""
+    f = gl.compile(program, "none", activations=activations, state=True)
+    tokens, fed = [*PROMPT], 0
+    while len(tokens) < len(PROMPT) + count:
+        fed, begin = min(fed + program.greatest["rows"], len(tokens)), fed
+        logits = f(np.array(tokens[begin:fed]))
+        if fed == len(tokens):
             tokens.append(int(logits.argmax()))
     return tokens[len(PROMPT) :]
 
@@ -66,21 +81,24 @@ SLOW = pytest.mark.slow
 
 @pytest.mark.needs_compiler
 @pytest.mark.parametrize(
-    ("shape", "bits", "activations"),
+    ("shape", "bits", "activations", "cache"),
     [
-        ("grouped", 4, "int8"),
-        pytest.param("grouped", 4, "float32", marks=SLOW),
-        pytest.param("window", 8, "int8", marks=SLOW),
-        pytest.param("window", 32, "float32", marks=SLOW),
+        ("grouped", 4, "int8", "float32"),
+        pytest.param("grouped", 4, "float32", "bfloat16", marks=SLOW),
+        pytest.param("window", 8, "int8", "int8", marks=SLOW),
+        pytest.param("window", 32, "float32", "float16", marks=SLOW),
     ],
 )
-def test_the_c_program_writes_the_tokens_of_python(tmp_path: Path, shape: str, bits: int, activations: str) -> None:
-    made, said = write_decoder(lambda rows: _load(shape, bits, rows), tmp_path / "out", 2, activations)
+def test_the_c_program_writes_the_tokens_of_python(
+    tmp_path: Path, shape: str, bits: int, activations: str, cache: str
+) -> None:
+    program = _open(shape, bits, cache=cache)
+    made, said = write_decoder(program, tmp_path / "out", activations)
     assert "and run, values as meant on random inputs" in said
     _compile(tmp_path / "out", made.build[0])
     done = _run(tmp_path / "out", 2, 12, *PROMPT)
     assert done.returncode == 0, done.stderr
-    assert [int(word) for word in done.stdout.split()] == _written(shape, bits, activations, 12)
+    assert [int(word) for word in done.stdout.split()] == _written(program, activations, 12)
     assert "tokens/s of the prompt" in done.stderr
     full = _run(tmp_path / "out", 1, PAST - len(PROMPT) + 2, *PROMPT)
     assert (full.returncode, full.stderr) == (1, "the cache is full\n")
@@ -90,28 +108,68 @@ def test_the_c_program_writes_the_tokens_of_python(tmp_path: Path, shape: str, b
     assert _run(tmp_path / "out", 1, 1, 1).returncode == 2
 
 
-@pytest.mark.parametrize("activations", ["float32", "int8"])
-def test_few_and_many_rows_have_the_same_packed_weights(activations: str) -> None:
-    packed = []
-    for rows in (1, 3, 40):
-        with one_packing():
-            lowered = Lowered(with_activations(_load("grouped", 4, rows), activations), machine_of("avx512"))
-        packed.append({b.name: a for b, a in lowered.in_memory().items() if ".weight.integers" in b.name})
-    for other in packed[1:]:
-        assert packed[0].keys() == other.keys()
-        assert all(np.array_equal(array, other[name]) for name, array in packed[0].items())
+_KEEPING = """#include <stdio.h>
+#include "decoder.h"
+static int best(decoder *d, const int64_t *t, int64_t n)
+{
+    const float *y; int word = 0, status = decoder_feed(d, t, n, &y);
+    for (int i = 1; !status && i < DECODER_WORDS; i++) if (y[i] > y[word]) word = i;
+    return status ? -1 : word;
+}
+int main(void)
+{
+    decoder *d = decoder_open("decoder.weights", 1);
+    int64_t t[60], bad[4] = {1, 2, 3, -1};
+    if (!d) return 1;
+    for (int i = 0; i < 60; i++) t[i] = (7 * i * i + 3 * i) % DECODER_WORDS;
+    int right = best(d, t, LENGTH);
+    if (best(d, bad, 4) >= 0 || best(d, t, 0) >= 0) return 2;
+    if (decoder_keep(d, LENGTH - 1) || best(d, t + LENGTH - 1, 1) != right) return 3;
+    if ((decoder_keep(d, 2) == 0) != (DECODER_PAST != 0)) return 4;
+    if (decoder_keep(d, 0) || best(d, t, 3) < 0 || best(d, t + 3, LENGTH - 3) != right) return 5;
+    decoder_close(d);
+    return 0;
+}
+"""
+
+
+@pytest.mark.needs_compiler
+@pytest.mark.parametrize(("ring", "length"), [(False, 20), pytest.param(True, 50, marks=SLOW)])
+def test_tokens_are_forgotten_and_refused_without_a_trace(tmp_path: Path, ring: bool, length: int) -> None:
+    made, _ = write_decoder(_open("window", 4, rows=3, ring=ring), tmp_path / "out")
+    (tmp_path / "out" / "keep.c").write_text(_KEEPING)
+    sanitizers = "-fsanitize=address,undefined -fno-sanitize-recover"
+    _compile(tmp_path / "out", made.build[0].replace("main.c", f"-DLENGTH={length} {sanitizers} keep.c"))
+    assert subprocess.run("./decoder", cwd=tmp_path / "out", check=False, timeout=60).returncode == 0
+
+
+@pytest.mark.needs_compiler
+@pytest.mark.slow
+def test_a_ring_writes_any_number_of_tokens(tmp_path: Path) -> None:
+    program = _open("window", 8, rows=4, ring=True, cache="int8")
+    made, _ = write_decoder(program, tmp_path / "out", "int8")
+    assert (
+        "bytes[CACHES] = {512, 32," in made.texts["decoder.c"]
+    )  # rows of the window 5 and 3 more, by 64 and by a scale
+    _compile(tmp_path / "out", made.build[0])
+    done = _run(tmp_path / "out", 1, 100, *PROMPT)
+    assert [int(word) for word in done.stdout.split()] == _written(program, "int8", 100)
 
 
 def test_programs_that_are_no_steps_of_decoders_are_refused(tmp_path: Path) -> None:
-    b = gl.Builder("net")
-    program = b.finish(b.relu(b.input("x", (2, 3))))
+    def net(rows: int) -> Program:
+        b = gl.Builder("net")
+        return b.finish(b.relu(b.input("x", (rows, 3))))
+
     with pytest.raises(BadInput, match=r"a decoder in C is one that gl\.load gives of a \.gguf file"):
-        write_decoder(lambda _: program, tmp_path / "out")
+        write_decoder(gl.open_program(net, rows=(1, 8)), tmp_path / "out")
+    with pytest.raises(BadInput, match="a decoder in C has open rows"):
+        write_decoder(net(3), tmp_path / "out")  # type: ignore[arg-type]
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match=r"is written to a folder, and .* is a file"):
-        write_decoder(lambda rows: _load("grouped", 4, rows), tmp_path / "file")
-    with pytest.raises(BadInput, match="the tokens of a prompt at a time"):
-        write_decoder(lambda rows: _load("grouped", 4, rows), tmp_path / "out", 1)
+        write_decoder(_open("grouped", 4), tmp_path / "file")
+    with pytest.raises(BadInput, match="computes 1 to N tokens, N at least 2, after 0 to M others"):
+        write_decoder(_open("grouped", 32, rows=1), tmp_path / "out")
 
 
 @pytest.mark.needs_compiler
@@ -120,7 +178,7 @@ def test_a_gguf_file_on_the_command_line(tmp_path: Path) -> None:
     from gguf_files import written
 
     written(tmp_path / "net.gguf", "llama", "Q4_0")
-    words = ["compile", "net.gguf", "--dim", "rows=3", "--dim", "past=20", "--activations", "int8", "-o", "out/"]
+    words = ["compile", "net.gguf", "--dim", "rows=1..3", "--dim", "past=20", "--activations", "int8", "-o", "out/"]
     done = completed(*words, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     _compile(tmp_path / "out", done.stdout.split("Compile it, in out: ")[1].splitlines()[0])
@@ -128,8 +186,10 @@ def test_a_gguf_file_on_the_command_line(tmp_path: Path) -> None:
     for more, said in (
         (["--check"], "without a search"),
         (["--machine", "avx2,generic"], "is of one machine"),
-        (["--dim", "rows=1"], "the tokens of a prompt at a time"),
-        (["--dim", "rows=1..4"], "the tokens of a prompt at a time"),
+        (["--dim", "rows=1"], "computes 1 to N tokens"),
+        (["--dim", "rows=4..8"], "computes 1 to N tokens"),
+        (["--dim", "rows=0..8"], "a step of a decoder has at least one row"),
+        (["--set", "ring=true"], "a ring is for decoders with a window"),
     ):
         refused = completed("compile", "net.gguf", *more, "-o", "other/", folder=tmp_path)
         assert (refused.returncode, refused.stdout) == (2, "")
@@ -144,9 +204,7 @@ def test_a_step_of_open_rows_and_past_is_one_c_function(tmp_path: Path, activati
     """`write` compares its results with the interpreter's, at the least sizes, some between, and the greatest."""
 
     def make(rows: int, past: int) -> Program:
-        sizes = {"layers": 1, "hidden": 128, "intermediate": 192, "vocabulary": 100, **SHAPES["grouped"]}
-        program = decoder_step(Decoder("decoder", **sizes), RandomWeights(4, seed=3), rows, past)  # type: ignore[arg-type]
-        return with_activations(program, activations)
+        return with_activations(_fixed(rows, past), activations)
 
     lowered = lowered_open(gl.open_program(make, "decoder", rows=(1, 9), past=(1, PAST)), machine_of("native"))
     assert {*lowered.windows} >= {"causal", "cosines", "sines"}
@@ -155,5 +213,5 @@ def test_a_step_of_open_rows_and_past_is_one_c_function(tmp_path: Path, activati
 
 
 def test_weights_that_are_all_there_are_not_decoded_to_draw_others() -> None:
-    program = _load("grouped", 4, 1)
+    program = _fixed(1, PAST)
     assert program.seeded_constants(0) is program

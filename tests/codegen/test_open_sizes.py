@@ -361,3 +361,10 @@ def test_state_that_is_no_mapping_or_has_no_pair_is_refused() -> None:
         gl.compile(program, machine="plain", state="past")  # type: ignore[call-overload]
     with pytest.raises(BadInput, match="no result is named as the next value of an input"):
         gl.compile(program, machine="plain", state=True)
+
+
+def test_one_expression_of_other_ranges_is_another_number() -> None:
+    """Types are memoized: those of a program whose representative sizes are larger would be compared with smaller."""
+    expression = Expression(((1, (Size("n"),)),), 1)
+    assert OpenInteger(26, expression) == OpenInteger(26, expression)
+    assert OpenInteger(26, expression) != OpenInteger(33, expression)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.check.written_decoder import write_decoder
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
 from glenside.models.decoder import Decoder, decoder_step, growing_step, ring_decoder, ring_step
@@ -145,19 +144,3 @@ def test_other_caches_are_refused() -> None:
         decoder_step(replace(SHAPE, cache="bfloat61"), RandomWeights(), 1, 8)
     with pytest.raises(BadInput, match="cache= and ring= are for decoders of GGUF files and checkpoints, got net"):
         gl.load("net.onnx", cache="int8")
-
-
-@pytest.mark.needs_compiler
-@pytest.mark.slow
-def test_a_decoder_in_c_has_a_cache_of_int8(tmp_path: Path) -> None:
-    import subprocess
-
-    def load(rows: int) -> gl.Program:
-        return decoder_step(replace(SHAPE, cache="int8"), RandomWeights(32, seed=1), rows, 16)
-
-    made, _ = write_decoder(load, tmp_path / "out", 2)
-    assert "row[CACHES] = {16, 4, 16, 4, 16, 4, 16, 4}" in made.texts["decoder.c"]
-    subprocess.run(made.build[0].split(), cwd=tmp_path / "out", check=True, timeout=120)
-    words = ["./decoder", "decoder.weights", "1", "1", *map(str, TOKENS)]
-    done = subprocess.run(words, cwd=tmp_path / "out", capture_output=True, text=True, check=True, timeout=60)
-    assert int(done.stdout) == fixed(replace(SHAPE, cache="int8"), 1).argmax()

@@ -10,20 +10,21 @@ from glenside.cli.c_files import read_back
 from glenside.cli.options import Compilable
 from glenside.cli.output import json_report, status_line, writable
 from glenside.formats.sources import pair
-from glenside.ir.bounds import whole
 from glenside.ir.errors import BadInput
 from glenside.ir.interrupts import finishing
-from glenside.ir.program import Program
 
-_ROWS, _PAST = 16, 512
+_GREATEST = {"rows": "16", "past": "512"}
 """The tokens of a prompt at a time, and those that the cache has room for, if no others are given."""
+_LEAST = {"rows": 1, "past": 0}
 
 
 def is_decoder(source: str, output: str | None) -> bool:
-    """True if a GGUF file is to be written as C to a folder."""
+    """True if a GGUF file or a checkpoint is to be written as C to a folder."""
     from glenside.formats import ending
+    from glenside.importers.checkpoint import is_checkpoint
 
-    return output is not None and ending(source) == ".gguf" and (output.endswith("/") or not Path(output).suffix)
+    is_folder = output is not None and (output.endswith("/") or not Path(output).suffix)
+    return is_folder and (ending(source) == ".gguf" or is_checkpoint(source))
 
 
 def compile_decoder(source: Compilable, folder: str, machine: str | None, refused: bool, json_path: str | None) -> None:
@@ -43,24 +44,24 @@ def compile_decoder(source: Compilable, folder: str, machine: str | None, refuse
     machines = machines_of("native" if machine is None else machine)
     if len(machines) > 1:
         raise BadInput(f"a decoder in C is of one machine, got {machine}")
-    dims = dict(pair(flag, "--dim") for flag in source.dims or ())
-    rows = whole("the tokens of a prompt at a time, as in --dim rows=16,", dims.pop("rows", str(_ROWS)), 2, 4096)
-    dims.setdefault("past", str(_PAST))
+    is_ring = "ring=true" in (source.parameters or ())
+    dims = {name: high for name, high in _GREATEST.items() if not (is_ring and name == "past")}
+    dims |= dict(pair(flag, "--dim") for flag in source.dims or ())
+    ranges = [f"{n}={own if '..' in own else f'{_LEAST.get(n, 1)}..{own}'}" for n, own in dims.items()]
     path = Path(folder)
     if path.is_dir():
         writable(*(str(path / name) for name in FILES))
-
-    def load(count: int) -> Program:
-        sized = [f"{name}={size}" for name, size in {**dims, "rows": str(count)}.items()]
-        return replace(source, dims=sized).loader()().seeded_constants(source.seed)
-
+    load = replace(source, dims=ranges).loader(may_be_open=True)
     with json_report(json_path) as content, finishing():
         with status_line("lower"):
-            made, read = write_decoder(load, path, rows, machine=machines[0], around=read_back)
-        print(f"{path}: main.c writes tokens; decoder.h has the functions, over a cache of {dims['past']} tokens.")
+            program: Any = load()
+            made, read = write_decoder(program, path, machine=machines[0], around=read_back)
+        rows, past = (program.greatest.get(name) for name in _GREATEST)
+        room = f"a cache of {past} tokens" if past else "the tokens of its window"
+        print(f"{path}: main.c writes tokens; decoder.h has the functions, over {room}.")
         print(f"A prompt is read {rows} tokens at a time. Weights: {len(made.weights):,} bytes, which are mapped.")
         print(f"{read[:1].upper()}{read[1:]}.")
         print(f"Compile it, in {path}: {made.build[0]}")
         print("Run it: ./decoder decoder.weights THREADS COUNT TOKEN..")
         found: dict[str, Any] = {"folder": str(path), "build": [*made.build], "read": read, "rows": rows}
-        content |= {**found, "past": int(dims["past"]), "bytes": len(made.weights)}
+        content |= {**found, "past": past, "bytes": len(made.weights)}

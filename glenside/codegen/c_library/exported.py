@@ -44,6 +44,7 @@ class Exported:
     ranges      name of each open size -> (least, greatest, step)
     table       how many numbers depend on the sizes
     limits      (elements of a temporary, the most for which memory is planned), where they depend on the sizes
+    in_place    input -> the position of the result that may have its memory, of a program with open sizes
     """
 
     title: str
@@ -57,6 +58,7 @@ class Exported:
     ranges: Mapping[str, Range] = field(default_factory=dict)
     table: int = 0
     limits: Sequence[tuple[tuple[Expression, ...], int]] = ()
+    in_place: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def inputs(self) -> list[OpenBuffer]:
@@ -178,6 +180,7 @@ def _open(lowered: OpenLowered) -> Exported:
         {name: (low, high, step) for name, (low, high, step) in program.ranges.items()},
         len(lowered.text.numbers),
         list(dict.fromkeys((b.dims, most) for b, most in own)),
+        lowered.in_place,
     )
 
 

@@ -46,7 +46,6 @@ from glenside.codegen.loop_ir.nest_builder import around
 from glenside.codegen.loop_ir.open_axes import bytes_assumed
 from glenside.codegen.loop_ir.scalar_expr import apply, with_local
 from glenside.codegen.processor.model import Machine
-from glenside.codegen.scheduling.one_packing import has_one_packing
 from glenside.codegen.scheduling.open_pieces import width_of
 from glenside.codegen.scheduling.operand_packing import (
     is_near,
@@ -202,10 +201,7 @@ class Tiles:
     def _widths(self) -> tuple[int, ...]:
         """Returns the widths that tiles may have; packed operands that several blocks share need the same one."""
         is_piece = any(axis.limit for axis in self.block.around)
-        widths = (width_of(self.machine),) if is_piece else (1, 2, 3, 4)
-        if has_one_packing() and any(load.buffer.role is Role.CONSTANT for load in self.packed):
-            return (self._best_shape(1, 1, widths)[1],)
-        return widths
+        return (width_of(self.machine),) if is_piece else (1, 2, 3, 4)
 
     def _fits(self, rows: int, width: int) -> bool:
         return self._registers(rows * width, width) <= self.machine.registers

@@ -33,7 +33,6 @@ from glenside.codegen.scheduling.amx_tiles import MatrixTiles
 from glenside.codegen.scheduling.dot_product_tiles import PairTiles
 from glenside.codegen.scheduling.index_set_splitting import in_pieces
 from glenside.codegen.scheduling.integer_tiles import IntegerTiles
-from glenside.codegen.scheduling.one_packing import has_one_packing
 from glenside.codegen.scheduling.open_pieces import CHUNK, in_open_pieces
 from glenside.codegen.scheduling.operand_packing import packing_of, with_float_copies
 from glenside.codegen.scheduling.quantized_tiles import BlockTiles
@@ -60,7 +59,7 @@ def scheduled(block: Block, axes: Iterator[int], machine: Machine) -> ScheduledB
     """
     exact = tuple(joined.exact for joined in block.joined)
     own = Like.of(block.plain())
-    known = _known(_Asked(own, exact, block.around, next(axes), has_one_packing(), block), machine)
+    known = _known(_Asked(own, exact, block.around, next(axes), block), machine)
     while next(axes) < known.end:  # skip the numbers of its loops
         pass
     return known.made and with_buffers_of(known.made, known.like.names(own))
@@ -77,7 +76,6 @@ class _Asked:
     exact: tuple[bool, ...]
     around: tuple[Axis, ...]
     first: int
-    one_packing: bool
     block: Block = field(compare=False)
 
 
