@@ -71,11 +71,15 @@ def _bodies(loops: Loops) -> Iterator[Fault]:
     packed = {packing.buffer: replace(packing, buffer=packing.source) for packing in loops.packings}
     own = {counter: nests for counter, nests in groups(loops.nests) if counter is not None}
     for body in loops.bodies:
+        constants = [packing for packing in body.loops.packings if packing.buffer.role is Role.CONSTANT]
+        used = (*(nest.buffer for nest in body.loops.nests), *(packing.source for packing in constants))
+        if (lost := next((buffer for buffer in used if buffer not in body.places), None)) is not None:
+            yield Fault(Condition.MEANING, f"the loop of {body.program.name} has no memory for {lost} of its body")
+            continue
+        for packing in constants:
+            source, _ = body.places[packing.source]
+            packed.setdefault(packing.buffer, replace(packing, buffer=source, source=source))
         wanted = nests_of(body)
-        for buffer, packing in ((p.buffer, p) for p in body.loops.packings if p.buffer.role is Role.CONSTANT):
-            packed.setdefault(
-                buffer, replace(packing, buffer=body.places[packing.source][0], source=body.places[packing.source][0])
-            )
         if len(wanted) != len(own.get(body.counter, ())):
             yield Fault(Condition.MEANING, f"the loop of {body.program.name} has other nests than its body")
             continue
