@@ -7,10 +7,9 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from typing import Any
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -23,14 +22,16 @@ RUN = [pytest.param(path, marks=[pytest.mark.slow] if path.stem in LONG else [])
 
 @pytest.mark.parametrize("path", RUN, ids=lambda p: p.stem)
 def test_notebook_runs(path: Path) -> None:
-    notebook = nbformat.read(path, as_version=4)
+    from nbclient import NotebookClient
+
+    notebook = _read(path)
     client = NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}})
     client.execute()
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 def test_notebook_shows_pictures_and_defines_only_what_it_declares(path: Path) -> None:
-    cells = [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
+    cells = [c for c in _read(path).cells if c.cell_type == "code"]
     pictures = [o for c in cells for o in c.outputs if {"image/png", "image/svg+xml"} & o.get("data", {}).keys()]
     assert len(pictures) >= 2
     for cell in cells:
@@ -41,7 +42,7 @@ def test_notebook_shows_pictures_and_defines_only_what_it_declares(path: Path) -
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 def test_committed_outputs_are_for_every_reader(path: Path) -> None:
     """All cells were run, in order, and nothing went wrong; no widget that needs a kernel, no place of a machine."""
-    notebook = nbformat.read(path, as_version=4)
+    notebook = _read(path)
     cells = [c for c in notebook.cells if c.cell_type == "code"]
     assert [c.execution_count for c in cells] == [*range(1, len(cells) + 1)]
     assert "widgets" not in notebook.metadata
@@ -55,6 +56,12 @@ def test_committed_outputs_are_for_every_reader(path: Path) -> None:
         )
         picture = output.get("data", {}).get("image/svg+xml")
         assert picture is None or float(re.findall(r'width="([\d.]+)"', picture)[0]) <= 980  # a column of a notebook
+
+
+def _read(path: Path) -> Any:
+    import nbformat  # loading it takes seconds, which each process that collects tests would need
+
+    return nbformat.read(path, as_version=4)
 
 
 def _logic(tree: ast.Module) -> list[str]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
 
 import onnx_failures  # noqa: E402
-from onnx_failures import DEPENDS_ON_ROUNDING, VERSION, reason, suite, table, unused  # noqa: E402
+from onnx.reference.ops import op_pool_common  # noqa: E402
+from onnx_failures import DEPENDS_ON_ROUNDING, VERSION, pool, reason, suite, table, unused  # noqa: E402
 
 if not onnx.__version__.startswith(f"{VERSION}."):
     pytest.skip(f"the list is of the tests of onnx {VERSION}, this is {onnx.__version__}", allow_module_level=True)
@@ -37,6 +39,14 @@ def _case(category: str, name: str) -> object:
 @pytest.mark.filterwarnings("ignore")
 def test_backend(category: str, name: str) -> None:
     suite()[category][name](None)
+
+
+def test_windows_that_are_pooled_at_once_give_what_onnx_gives_one_by_one() -> None:
+    x = np.random.default_rng(0).standard_normal((2, 3, 5, 6, 4)).astype(np.float32)
+    for kind in ("MAX", "AVG", "LPPOOL"):
+        one, other = (f(x, x.shape, [2, 3, 1], [2, 1, 3], (2, 4, 2), kind, p=2) for f in (pool, op_pool_common.pool))
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
 def test_every_entry_of_the_list_is_some_test() -> None:
