@@ -8,10 +8,10 @@ operands and groups of row operators, so only forms of few operands are ordered 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import inf
+from dataclasses import dataclass, field
+from math import inf, prod
 
-from glenside.algebra.indices import Index, Operand, arranged, size_of
+from glenside.algebra.indices import Index, Operand, arranged
 from glenside.algebra.row_operators import Affine, RowOperator, Selected, applied
 from glenside.builder.layout import split_at
 from glenside.builder.pointwise import multiply
@@ -100,6 +100,7 @@ class _Order:
     result: frozenset[Index]
     constant: Callable[[Term], bool]
     prices: ProductPrices
+    _sizes: dict[tuple[Index, ...], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.groups = _grouped(self.product)
@@ -108,6 +109,13 @@ class _Order:
         selected = [row for row in self.product.rows if isinstance(row, Selected)]
         self.tables = {row.source for row in selected if not self.constant(row.indices)}
         self.chosen = {i for row in selected for i in row.targets}
+
+    def _size(self, indices: Sequence[Index]) -> int:
+        """Returns the number of elements of an array with these indices, at the sizes of the prices."""
+        own = tuple(indices)
+        if own not in self._sizes:
+            self._sizes[own] = prod(map(self.prices.count, (index.size for index in own)))
+        return self._sizes[own]
 
     def best(self) -> Ordered | None:
         operands, groups, items = self.product.operands, self.groups, self.items
@@ -131,7 +139,9 @@ class _Order:
             least, best = inf, None
             low = subset & -subset
             half = (subset - 1) & subset
-            is_table = known[subset] and not self.tables.isdisjoint(kept[subset]) and size_of(kept[subset]) > MAX_TABLE
+            is_table = (
+                known[subset] and not self.tables.isdisjoint(kept[subset]) and self._size(kept[subset]) > MAX_TABLE
+            )
             while half and not (known[subset] and best is not None):  # any order of constants
                 rest = subset ^ half
                 a, b = found[half], found[rest]
@@ -145,7 +155,7 @@ class _Order:
                     first, second = (b, a) if turned else (a, b)
                     pair = self._pair(first.plan, second.plan, kept[one], kept[other], kept[subset], known[subset])
                     cost = 0.0 if known[subset] else self._cost(pair, first.stored + second.stored)
-                    made = pair, a.cost + b.cost + cost, size_of(kept[subset])
+                    made = pair, a.cost + b.cost + cost, self._size(kept[subset])
                 if made is not None and made[1] < least:
                     best, least = Ordered(*made), made[1]
                 half = (half - 1) & subset
@@ -168,8 +178,8 @@ class _Order:
 
     def _leaf(self, one: Operand, kept: Sequence[Index], known: bool) -> Ordered:
         private = tuple(index for index in one.indices if index not in kept)
-        cost = self.prices.elementwise(size_of(one.indices), size_of(kept)) if private and not known else 0.0
-        return Ordered(Leaf(one, private), cost, size_of(kept))
+        cost = self.prices.elementwise(self._size(one.indices), self._size(kept)) if private and not known else 0.0
+        return Ordered(Leaf(one, private), cost, self._size(kept))
 
     def _applied(
         self, a: Ordered, rows: Sequence[RowOperator], of_a: Sequence[Index], kept: Sequence[Index], known: bool
@@ -179,9 +189,9 @@ class _Order:
         if not sources <= {*of_a} or any(index in of_a for index in targets) or any(index in kept for index in sources):
             return None
         private = tuple(index for index in (*of_a, *targets) if index not in sources and index not in kept)
-        size, cost = size_of(kept), a.cost
+        size, cost = self._size(kept), a.cost
         if not known and (private or any(isinstance(row, Selected) for row in rows)):
-            cost += self.prices.elementwise(size * size_of(private), size)
+            cost += self.prices.elementwise(size * self._size(private), size)
         views = not private and all(isinstance(row, Affine) for row in rows)
         return Applied(a.plan, tuple(rows), private), cost, min(a.stored, size) if views else size
 
@@ -202,7 +212,7 @@ class _Order:
         )
 
     def _cost(self, pair: Pair, read: int) -> float:
-        groups, left, right, summed = map(size_of, (pair.groups, pair.left, pair.right, pair.summed))
+        groups, left, right, summed = map(self._size, (pair.groups, pair.left, pair.right, pair.summed))
         if pair.is_product:
             return self.prices.product(groups, left, summed, right, read)
         return self.prices.elementwise(groups * summed * (left + right), groups * left * right)

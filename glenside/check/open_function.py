@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from time import perf_counter
 
 from glenside.check.compiled import CheckFailed
@@ -45,30 +46,31 @@ def lowered_variants(
     """
     if target is None or of is None:
         return [lowered_open(program, of)], lambda _: 0
-    began = perf_counter()
-    search = OpenSearch(program.mapped(prepared_for_processors()), target)
+    began, prepare = perf_counter(), prepared_for_processors()
+    search = OpenSearch(program.mapped(prepare), target)
     choice = search.choice()
     seconds, found = perf_counter() - began, list[OpenLowered]()
     for form in choice.forms:
-        lowered = lowered_open(program, of, form, found)
+        lowered = OpenLowered(program, of, partial(_formed, form, prepare), found)
         lowered.seconds = {"search": seconds, **lowered.seconds}
         lowered.remarks += [*search.remarks, *([str(form)] if form.taken or len(choice.forms) > 1 else [])]
         found.append(lowered)
     return found, choice.at
 
 
-def lowered_open(
-    program: OpenProgram, of: Machine | None, form: OpenForm | None = None, variants: Sequence[OpenLowered] = ()
-) -> OpenLowered:
-    """Lowers a program with open sizes for a machine, or to plain loops for None. Raises BadInput, Unverified.
+def lowered_open(program: OpenProgram, of: Machine | None) -> OpenLowered:
+    """Lowers a program with open sizes as it is written for a machine, or to plain loops for None.
 
-    form      how it is computed, if not as it is written
-    variants  other forms of it, whose packed constants are used where they are the same
+    Raises BadInput, Unverified.
     """
     if of is None:
         return OpenLowered(program, of)
-    own, prepare = form or OpenForm(), prepared_for_processors()
-    return OpenLowered(program, of, lambda written, sizes: own.of(prepare(written), sizes), variants)
+    return OpenLowered(program, of, partial(_formed, OpenForm(), prepared_for_processors()))
+
+
+def _formed(form: OpenForm, prepare: Callable[[Program], Program], own: Program, sizes: Mapping[str, int]) -> Program:
+    """Returns a form of the program of given sizes, after the passes of processors."""
+    return form.of(prepare(own), sizes)
 
 
 def prepared_for_processors() -> Callable[[Program], Program]:

@@ -31,9 +31,9 @@ from glenside.targets.base import PricesAlgebra, ProductPrices
 
 _SECONDS, _LEAST_CHECKED, _MOST_CHECKED = 2.0, 2, 6
 """The time limit of the check of a form at several sizes, in seconds, and the least and the most sizes."""
-_PATIENCE = 30.0
-"""The time limit of the check of a whole program at one choice of sizes, in seconds."""
-_MOST_SEARCHED, _MOST_POINTS, _POINTS = 4, 25, 6
+_PATIENCE = 10.0
+"""The time limit of each of these checks, in seconds."""
+_MOST_SEARCHED, _MOST_POINTS, _POINTS = 4, 16, 6
 """The most sizes that are searched, and those at which costs are compared, in all and of each open size."""
 _WORTH = 0.05
 """Minimum share of the predicted cost at some sizes that a further form saves."""
@@ -51,11 +51,14 @@ class _PricesAt:
     def times_elements(self) -> bool:
         return self.own.times_elements
 
+    def count(self, size: int) -> int:
+        return value_at(size, self.sizes)
+
     def product(self, groups: int, rows: int, depth: int, columns: int, read: int) -> float:
-        return self.own.product(*(value_at(n, self.sizes) for n in (groups, rows, depth, columns, read)))
+        return self.own.product(*map(self.count, (groups, rows, depth, columns, read)))
 
     def elementwise(self, read: int, written: int) -> float:
-        return self.own.elementwise(value_at(read, self.sizes), value_at(written, self.sizes))
+        return self.own.elementwise(self.count(read), self.count(written))
 
 
 @dataclass(frozen=True)
@@ -132,8 +135,8 @@ class OpenSearch:
         forms = {of_all.term: written}
         for sizes in _points(self.program, _MOST_SEARCHED):
             form = self._form(of_all, prices, sizes)
-            if form.program is not None and form.program.term not in forms and self._is_equal(form):
-                forms[form.program.term] = form
+            if form.program is not None:
+                forms.setdefault(form.program.term, form)
         return self._chosen(of_all, prices, list(forms.values()))
 
     def _of_all_sizes(self) -> Program | None:
@@ -199,6 +202,9 @@ class OpenSearch:
         A remark says so if it is too large to be compared: then its forms are compared alone.
         """
 
+        if form.program is None:
+            return True
+
         def both(sizes: Mapping[str, int]) -> tuple[Program, Program]:
             own = self.program.at(sizes)
             return own, form.of(own, sizes)
@@ -234,6 +240,9 @@ class OpenSearch:
             )
             for i, sizes in enumerate(points)
         }
+        wrong = [forms[n] for n in chosen if not self._is_equal(forms[n])]
+        if wrong:
+            return self._chosen(of_all, prices, [form for form in forms if form not in wrong])
         return Choice([forms[n] for n in chosen], axes, best)
 
     def _saved(self, form: OpenForm, sizes: Mapping[str, int]) -> float:

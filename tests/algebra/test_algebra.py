@@ -207,6 +207,9 @@ class _Any:
     def __init__(self, seed: int) -> None:
         self.pick = random.Random(seed)
 
+    def count(self, size: int) -> int:
+        return size
+
     def product(self, groups: int, rows: int, depth: int, columns: int, read: int) -> float:
         return self.pick.random()
 
@@ -221,6 +224,9 @@ class _Counted:
 
     def __init__(self) -> None:
         self.calls = 0
+
+    def count(self, size: int) -> int:
+        return size
 
     def product(self, groups: int, rows: int, depth: int, columns: int, read: int) -> float:
         self.calls += 1

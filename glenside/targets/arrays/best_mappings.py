@@ -36,6 +36,10 @@ class TilePrices:
     times_elements: ClassVar[bool] = False
     array: Array
 
+    def count(self, size: int) -> int:
+        """Returns the size."""
+        return size
+
     def product(self, groups: int, rows: int, depth: int, columns: int, read: int) -> float:
         """Returns the cycles of products."""
         return _cycles(self.array, groups, rows, depth, columns) if self.array.rows else 0

@@ -16,6 +16,9 @@ class ProductPrices(Protocol):
     def times_elements(self) -> bool:
         """Whether elementwise functions take time."""
 
+    def count(self, size: int) -> int:
+        """Returns a size as it is priced: of one that is open, its value at the sizes for which these prices are."""
+
     def product(self, groups: int, rows: int, depth: int, columns: int, read: int) -> float:
         """Returns the cost of `groups` products of (rows depth) and (depth columns).
 
@@ -39,6 +42,10 @@ class Roofline:
     step: float
     multiply_add: float
     element: float
+
+    def count(self, size: int) -> int:
+        """Returns the size."""
+        return size
 
     def product(self, groups: int, rows: int, depth: int, columns: int, read: int) -> float:
         """Returns the cost of products; each operand is read, and the result written, once."""

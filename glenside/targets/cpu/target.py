@@ -69,6 +69,10 @@ class _Operations:
     times_elements: ClassVar[bool] = True
     balance: float
 
+    def count(self, size: int) -> int:
+        """Returns the size."""
+        return size
+
     def product(self, groups: int, rows: int, depth: int, columns: int, read: int) -> float:
         """Returns the multiply-adds of products, each of which is a step."""
         return groups * rows * depth * columns + self._moved(read + groups * rows * columns)

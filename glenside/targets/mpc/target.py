@@ -64,6 +64,10 @@ class _JointProducts:
     times_elements: ClassVar[bool] = False
     target: MPC
 
+    def count(self, size: int) -> int:
+        """Returns the size."""
+        return size
+
     def product(self, groups: int, rows: int, depth: int, columns: int, read: int) -> float:
         """Returns the cost of products, and of their truncation."""
         sizes, protocol = (rows, depth, columns, groups), self.target.protocol
