@@ -22,8 +22,10 @@ from glenside.ir.threads import processors
 __all__ = ["build_line", "compiler", "flags", "loaded", "object_line"]
 
 _PLAIN_FLAGS = ("-std=c11", "-O2", "-ffp-contract=off")
-_RUN_ONCE_FLAGS = ("-O1",)
-"""Compiler flags for a program that runs once, so that compile time dominates."""
+_RUN_ONCE_FLAGS, _FEW_STEPS_FLAGS = ("-O1",), ("-O0",)
+"""Compiler flags for a program that runs once, so that compile time dominates; for one of at most `_FEW_STEPS`."""
+_FEW_STEPS = 1 << 17
+"""Loop steps, of statements, that take less time without optimization than it takes to optimize them."""
 _VECTOR_FLAGS = (
     "-std=gnu11",
     "-O2",  # -O3 carries operands of a window from one step to the next, and spills
@@ -71,14 +73,16 @@ class Loaded:
 
 
 def loaded(
-    source: Source, machine: Machine | None, verify: Callable[[], None] = lambda: None, *, runs_once: bool = False
+    source: Source, machine: Machine | None, verify: Callable[[], None] = lambda: None, *, steps: int | None = None
 ) -> Loaded:
     """Returns the shared object of a program, cached or compiled. Raises BadInput: no compiler, or its errors.
 
     verify  is called before the object is loaded or stored, while the compiler runs; what it raises ends the compiler
+    steps   how often statements run in a program that runs once
     """
     by = known_compiler()
-    options = (*flags(machine, by.kind), *(_RUN_ONCE_FLAGS if runs_once else ()))
+    once = () if steps is None else _RUN_ONCE_FLAGS if steps > _FEW_STEPS else _FEW_STEPS_FLAGS
+    options = (*flags(machine, by.kind), *once)
     parts = [str(source), *options, by.identity, *computer()]
     key = hashlib.sha256("".join(f"{len(part)}:{part}" for part in parts).encode()).hexdigest()
     kept = find(key)
