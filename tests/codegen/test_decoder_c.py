@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -195,6 +196,22 @@ def test_a_gguf_file_on_the_command_line(tmp_path: Path) -> None:
         assert (refused.returncode, refused.stdout) == (2, "")
         assert said in " ".join(refused.stderr.split())
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.needs_compiler
+@pytest.mark.slow
+def test_a_checkpoint_on_the_command_line(tmp_path: Path) -> None:
+    from checkpoint_files import written
+
+    (tmp_path / "net").mkdir()
+    written(tmp_path / "net", "qwen2")
+    words = ["--dim", "rows=4", "--dim", "past=20", "--set", "cache=bfloat16", "-o", "out/", "--json", "out.json"]
+    done = completed("compile", "net", *words, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert (found["rows"], found["past"]) == (4, 20)
+    _compile(tmp_path / "out", found["build"][0])
+    assert len(_run(tmp_path / "out", 1, 5, 7, 3, 120, 61, 8, 9).stdout.split()) == 5
 
 
 @pytest.mark.needs_compiler

@@ -58,8 +58,8 @@ def compile(
             "-o",
             "--output",
             metavar="NAME.c",
-            help="The C file to write; NAME.h and NAME.weights go beside it. For a .gguf file also a folder, for a "
-            "decoder that writes tokens: main.c, decoder.c, decoder.h, decoder.weights.",
+            help="The C file to write; NAME.h and NAME.weights go beside it. For a .gguf file or a checkpoint also a "
+            "folder, for a decoder that writes tokens: main.c, decoder.c, decoder.h, decoder.weights.",
         ),
     ] = None,
     machine: Annotated[
