@@ -132,7 +132,10 @@ def _expression(value: int) -> Expression:
 
 
 class OpenFraction(Fraction):
-    """A rational number at some sizes, as the ratio of two integers; one of them is open. It equals no fixed number."""
+    """A rational number at some sizes, as the ratio of two integers; one of them is open. It equals no fixed number.
+
+    Results of +, -, * and / are such numbers, too.
+    """
 
     above: int
     below: int
@@ -151,6 +154,32 @@ class OpenFraction(Fraction):
     def __bool__(self) -> bool:
         return True
 
+    def __add__(self, other: Any) -> Any:
+        (a, b), (c, d) = _ratio(self), _ratio(other)
+        return _ratio_of(a * d + c * b, b * d)
+
+    def __mul__(self, other: Any) -> Any:
+        (a, b), (c, d) = _ratio(self), _ratio(other)
+        return _ratio_of(a * c, b * d)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __neg__(self) -> Any:
+        return self * -1
+
+    def __sub__(self, other: Any) -> Any:
+        return self + -other
+
+    def __rsub__(self, other: Any) -> Any:
+        return -self + other
+
+    def __truediv__(self, other: Any) -> Any:
+        above, below = _ratio(other)
+        return self * _ratio_of(below, above)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _ratio_of(self.below, self.above) * other
+
     def at(self, sizes: Mapping[str, int]) -> Fraction:
         """Returns the number at given sizes; 0 if its denominator is 0."""
         above, below = (_expression(part).at(sizes) for part in (self.above, self.below))
@@ -160,6 +189,21 @@ class OpenFraction(Fraction):
         return (
             f"{self.above}/{self.below}" if isinstance(self.below, OpenInteger) or self.below != 1 else f"{self.above}"
         )
+
+
+def _ratio(number: Any) -> tuple[int, int]:
+    """Returns two integers whose ratio a number is."""
+    if isinstance(number, OpenFraction):
+        return number.above, number.below
+    if isinstance(number, int):
+        return number, 1
+    exact = Fraction(number)
+    return exact.numerator, exact.denominator
+
+
+def _ratio_of(above: int, below: int) -> Fraction:
+    is_open = isinstance(above, OpenInteger) or isinstance(below, OpenInteger)
+    return OpenFraction(above, below) if is_open else Fraction(above, below)
 
 
 class OpenText(str):

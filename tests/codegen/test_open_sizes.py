@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,11 +11,11 @@ import numpy as np
 import pytest
 
 import glenside as gl
-from glenside.builder import layout
+from glenside.builder import layout, pointwise
 from glenside.codegen.loop_ir.ir import For
 from glenside.codegen.open_sizes.fit import Fitter
 from glenside.ir.errors import BadInput
-from glenside.ir.open_integer import OpenInteger, common_divisor
+from glenside.ir.open_integer import OpenFraction, OpenInteger, common_divisor
 from glenside.ir.program import Program
 from glenside.ir.size_expression import Expression, Quotient, Size
 from glenside.ir.term import build
@@ -220,6 +221,33 @@ def test_sizes_with_a_step_have_whole_halves() -> None:
     n = OpenInteger(7, Expression(((1, (Size("n"),)),)))
     assert ((n + 1) // 2 + 1) // 2 == (n + 3) // 4  # a quotient of a quotient is one of the first sum
     assert (6 * n + 9) // 15 == (2 * n + 3) // 5
+
+
+def test_fractions_of_open_sizes_know_their_expressions() -> None:
+    n = OpenFraction(OpenInteger(7, Expression(((1, (Size("n"),)),))))
+    for change in (
+        lambda x: 1 / x,
+        lambda x: 3 * x + Fraction(1, 3),
+        lambda x: 2 - x / 4,
+        lambda x: -x / (x + 1) * Fraction(2, 5),
+        lambda x: x - 1,
+    ):
+        assert [change(n).at({"n": size}) for size in (1, 5, 64)] == [change(Fraction(size)) for size in (1, 5, 64)]
+    assert n * 0 == 0
+
+
+def test_variances_of_groups_of_channels_are_divided_by_the_size_of_the_image() -> None:
+    """Variances in vectors, whose divisor becomes a factor."""
+
+    def groups(height: int, width: int) -> Program:
+        b, own = gl.Builder("groups"), np.random.default_rng(0).standard_normal((64, 3, 3, 3)).astype("float32")
+        y = b.conv(b.input("x", (1, 3, height, width)), b.constant("w", own.shape, value=own), padding=1)
+        normed, _, _ = pointwise.standardized(layout.reshape(y, (1, 32, 2 * height * width)), 2)
+        return b.finish(normed)
+
+    f = gl.compile(gl.open_program(groups, "groups", height=(4, 60, 4), width=(4, 60, 4)))
+    for height, width in ((4, 4), (8, 20), (60, 12)):
+        _agrees(f, groups(height, width), height)
 
 
 def test_elements_of_images_are_products_of_quotients() -> None:

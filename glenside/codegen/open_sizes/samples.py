@@ -20,6 +20,8 @@ _LEAST_STEPS = 32
 
 _PRIMES = (211, 223, 227, 229, 233, 239)
 """Steps from the least size to the representative one."""
+_FEW = (53, 59, 61, 67, 71, 73)
+"""The same for ranges of fewer steps than these: more than the rows of several tiles."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,11 @@ def sizes_of(program: OpenProgram) -> list[Size]:
 
 def _representative(program: OpenProgram) -> dict[str, int]:
     """Returns the sizes at which schedules are chosen: primes, of which no tile is a divisor."""
-    every = enumerate(program.ranges.items())
-    return {name: low + step * _PRIMES[number % len(_PRIMES)] for number, (name, (low, _, step)) in every}
+    found = {}
+    for number, (name, (low, high, step)) in enumerate(program.ranges.items()):
+        few = _FEW[number % len(_FEW)]
+        found[name] = low + step * (few if (high - low) // step < few else _PRIMES[number % len(_PRIMES)])
+    return found
 
 
 def verified_sizes(program: OpenProgram, most: int, seed: int = 0) -> Iterator[dict[str, int]]:

@@ -44,6 +44,8 @@ from glenside.ir.types import Dims
 
 _ROWS = (16, 32, 64, 128, 256)
 """Candidate rows per block; the blocks of one nest differ by one row at most."""
+_OPEN_ROWS = (32, 128)
+"""The same where the number of rows is open."""
 _TIE_RATIO = 1.02
 """Predicted times within this ratio of the best count as equal: then the fewest rows win, as they need least memory."""
 _MIN_PARALLEL_STEPS = 4
@@ -117,7 +119,8 @@ def _best_blocks(
 def _best_rows(chain: _Chain, machine: Machine) -> int | None:
     """Returns the fewest rows per block within `_TIE_RATIO` of the least predicted time; None if fusing is slower."""
     whole = predicted_time_alone(chain.nests, machine)
-    options = [(rows, option[0]) for rows in _ROWS if (option := _blocks(chain, rows, machine)) is not None]
+    every = _OPEN_ROWS if is_open(chain.rows[0].size) else _ROWS
+    options = [(rows, option[0]) for rows in every if (option := _blocks(chain, rows, machine)) is not None]
     predicted = {rows: predicted_time_alone(nests, machine) for rows, nests in options}
     least = min(predicted.values(), default=whole)
     return next((rows for rows, own in predicted.items() if own < whole and own <= _TIE_RATIO * least), None)
