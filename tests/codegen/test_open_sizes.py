@@ -322,7 +322,7 @@ def test_rows_of_images_are_tiled_where_the_batch_is_open() -> None:
     f = gl.compile(gl.open_program(_images, "images", batch=(1, 8)))
     for batch in (1, 2, 7, 8):
         _agrees(f, _images(batch), batch)
-    sizes = {str(number) for number in f._lowered.text.numbers}
+    sizes = {str(number) for number in f.lowered.text.numbers}
     assert not [size for size in sizes if "//" in size], "the batch is not cut into pieces"
 
 
