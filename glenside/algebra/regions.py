@@ -15,6 +15,8 @@ from glenside.algebra.merging import SharedProduct, is_contraction, stored
 from glenside.algebra.monomials import NormalForm
 from glenside.algebra.normal_form import MOVEMENT, normal_form
 from glenside.builder.layout import split_at
+from glenside.ir.errors import TypeMismatch
+from glenside.ir.open_integer import OpenInteger
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term, build, postorder, rebuild_all
 from glenside.ir.types import Tensor
@@ -114,6 +116,15 @@ class Regions:
             found.append(better)
         return sorted(found, key=lambda one: one.cost)
 
+    def _best(self, form: NormalForm) -> Computed | None:
+        """Returns the cheapest form; None if it cannot be written for all open sizes, as windows with remainders."""
+        try:
+            return self._factoring.best(form)
+        except TypeMismatch:
+            if not any(isinstance(size, OpenInteger) for leaf in form.leaves for size in leaf.access.dims):
+                raise
+            return None
+
     def form(self, region: Region, opened: frozenset[Term]) -> Form | None:
         """Returns the cheapest form of a region that does without these terms; None if there is no other one."""
         form = self._normal_form(region.root, region.term, opened)
@@ -121,7 +132,7 @@ class Regions:
             return None
         text = str(alone(form.term, form.leaves, self.constant))
         if text not in self._known:
-            self._known[text] = form.leaves, self._factoring.best(form)
+            self._known[text] = form.leaves, self._best(form)
         leaves, found = self._known[text]
         if found is None:
             return None

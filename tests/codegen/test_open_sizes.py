@@ -303,8 +303,8 @@ def _pyramid(height: int, width: int) -> Program:
 
 
 def test_images_whose_sizes_become_odd() -> None:
-    f = gl.compile(gl.open_program(_pyramid, "pyramid", height=(2, 20, 2), width=(2, 20, 2)))
-    for height, width in ((2, 2), (2, 20), (6, 14), (10, 4), (20, 18)):
+    f = gl.compile(gl.open_program(_pyramid, "pyramid", height=(2, 20), width=(2, 20, 2)))
+    for height, width in ((2, 2), (3, 20), (6, 14), (11, 4), (20, 18)):
         _agrees(f, _pyramid(height, width), height)
     assert "plain loops" not in f.report
 
