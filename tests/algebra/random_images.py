@@ -148,9 +148,10 @@ def _with(dims: Dims, axis: int, size: int) -> Dims:
     return (*dims[:axis], size, *dims[axis + 1 :])
 
 
-def random_images(seed: int) -> Program:
-    """Returns a random program of images."""
+def random_images(seed: int, height: int | None = None) -> Program:
+    """Returns a random program of images, whose result has a given height."""
     pick = random.Random(seed)
     drawn = DrawnImages(pick, gl.Builder(f"images {seed}"))
     dims = (pick.choice((1, 1, 2)), pick.choice((1, 2, 4)), pick.choice((1, 2, 3, 4)), pick.choice((1, 2, 4)))
+    dims = dims if height is None else _with(dims, 2, height)
     return drawn.builder.finish(drawn.image(dims, pick.choice((2, 3, 4))))
