@@ -141,15 +141,6 @@ class Regions:
             return None  # written as it was
         return Form(term, form.leaves, found.cost, opened, found.equations)
 
-    def _best(self, form: NormalForm) -> Computed | None:
-        """Returns the cheapest way to compute a normal form; None if one has no shapes at all of its open sizes."""
-        try:
-            return self._factoring.best(form)
-        except TypeMismatch:
-            if any(isinstance(n, OpenInteger) for leaf in form.leaves for n in leaf.access.dims):
-                return None
-            raise
-
     def _normal_form(self, root: Term, term: Term, opened: frozenset[Term]) -> NormalForm | None:
         return normal_form(root, lambda each: self.uses[each] == 1 or self.constant(each) or each in opened, term)
 
