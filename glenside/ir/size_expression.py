@@ -45,6 +45,9 @@ class Quotient:
         divisor = self.divisor if isinstance(self.divisor, int) else self.divisor.at(sizes)
         return (self.of.at(sizes) + self.offset) // divisor if divisor else 0
 
+    def __hash__(self) -> int:
+        return hash(self._text)  # which a string keeps; that of nested expressions would be computed at each look-up
+
     def __str__(self) -> str:
         return self._text
 

@@ -401,10 +401,27 @@ def test_an_outer_product_stays_a_product() -> None:
     assert result.report.checked == "exact"
 
 
-def test_a_training_step_is_exact() -> None:
-    network = gl.models.mobilenet_v1(width=0.1, resolution=32)
-    step = gl.training_step(network, "softmax-cross-entropy", gl.SGD("0.1")).program
-    assert gl.optimize(step, "systolic-array:16x16").report.checked == "exact"
+def _few_layers() -> Program:
+    b = gl.Builder("few")
+    y = b.relu(b.conv(b.input("x", (2, 3, 8, 8)), b.constant("a", (8, 3, 3, 3)), strides=2, padding=1))
+    y = b.add(b.conv(y, b.constant("d", (8, 1, 3, 3)), padding=1, groups=8), b.constant("e", (8, 1, 1)))
+    y = b.conv(b.relu(y), b.constant("p", (12, 8, 1, 1)))
+    y = b.reshape(b.global_average_pool(y), (2, 12))
+    return b.finish(b.matmul(y, b.constant("w", (12, 5))))
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        _few_layers,
+        pytest.param(lambda: gl.models.mobilenet_v1(width=0.1, resolution=32), marks=pytest.mark.slow, id="mobilenet"),
+    ],
+)
+def test_a_training_step_is_exact(network: Callable[[], Program]) -> None:
+    step = gl.training_step(network(), "softmax-cross-entropy", gl.SGD("0.1")).program
+    report = gl.optimize(step, "systolic-array:16x16").report
+    assert report.checked == "exact"
+    assert any(candidate.taken for candidate in report.algebra)
 
 
 def test_the_example_of_the_documents() -> None:

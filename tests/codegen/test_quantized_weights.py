@@ -49,9 +49,16 @@ def test_integers_and_scales_are_read_in_every_range(machine: str, dtype: str, l
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
 
 
-@pytest.mark.parametrize("rows", [1, 5, 40])
+SHAPES = [(16, 4096, 16), (17, 360, 24), (65, 72, 8), (33, 384, 384), (257, 96, 24)]
+
+
 @pytest.mark.parametrize(
-    ("columns", "depth", "block"), [(16, 4096, 16), (17, 360, 24), (65, 72, 8), (33, 384, 384), (257, 96, 24)]
+    ("rows", "columns", "depth", "block"),
+    [
+        pytest.param(rows, *shape, marks=[pytest.mark.slow] * ((i + j) % 3 != 0))  # each shape, and each of the rows
+        for i, rows in enumerate((1, 5, 40))
+        for j, shape in enumerate(SHAPES)
+    ],
 )
 def test_other_shapes_and_blocks(rows: int, columns: int, depth: int, block: int) -> None:
     """Columns of no whole vector, blocks of no whole byte, and rows that share a scaled panel."""

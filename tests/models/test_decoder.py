@@ -97,7 +97,7 @@ def test_a_growing_cache_gives_the_logits_of_a_masked_one(more: dict) -> None:
 
 
 @pytest.mark.parametrize("machine", ["avx2", pytest.param("avx512vnni", marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("heads", "kv_heads"), [(14, 2), (3, 3), (11, 1)])
+@pytest.mark.parametrize(("heads", "kv_heads"), [(14, 2), pytest.param(3, 3, marks=pytest.mark.slow), (11, 1)])
 def test_any_grouping_of_heads_is_tiled(heads: int, kv_heads: int, machine: str) -> None:
     shape = replace(SHAPE, layers=1, heads=heads, kv_heads=kv_heads)
     assert lowered_open(growing(shape), MACHINES[machine]).remarks == []
@@ -114,10 +114,10 @@ def test_equal_layers_share_functions_and_constants_are_packed_once() -> None:
         values: dict = {}
         shape = replace(SHAPE, layers=layers)
 
-        def make(rows: int, past: int) -> gl.Program:
-            return growing_step(shape, Weights(4, block=16, values=values), rows, past, 64)
+        def make(past: int) -> gl.Program:
+            return growing_step(shape, Weights(4, block=16, values=values), 3, past, 64)
 
-        program = gl.open_program(make, "decoder", rows=(1, 6), past=(0, 40))
+        program = gl.open_program(make, "decoder", past=(0, 40))
         return lowered_open(program.mapped(lambda own: with_activations(own, "int8")), MACHINES["avx2"])
 
     few, many = (lowered(layers).written for layers in (2, 3))

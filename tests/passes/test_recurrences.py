@@ -109,14 +109,24 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("steps", [0, 1, 2, MIN_STEPS - 1, MIN_STEPS + 3, 40])
+def _in_parts(case: dict[str, Any]) -> bool:
+    """True if a bidirectional case, which is not slow, has the loop of this one."""
+    return case.get("direction") in ("forward", "reverse") and "given" not in case
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, MIN_STEPS - 1, MIN_STEPS + 3, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_steps_become_a_loop(case: dict[str, Any], steps: int) -> None:
     require_equal(network(steps=steps, **case), case.get("layers", 1) if steps > MIN_STEPS else 0)
 
 
 @pytest.mark.parametrize(
-    ("case", "target"), [*((case, "none") for case in CASES), *((case, "cpu") for case in CASES[9:14])], ids=str
+    ("case", "target"),
+    [
+        *(pytest.param(case, "none", marks=[pytest.mark.slow] * _in_parts(case)) for case in CASES),
+        *(pytest.param(c, "cpu", marks=[pytest.mark.slow] * (c not in (CASES[11], CASES[12]))) for c in CASES[9:14]),
+    ],
+    ids=str,
 )
 def test_loops_are_compiled(case: dict[str, Any], target: str) -> None:
     program = network(steps=12, **case)
@@ -126,8 +136,15 @@ def test_loops_are_compiled(case: dict[str, Any], target: str) -> None:
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("machine", ["native", "plain"])
-@pytest.mark.parametrize("case", [CASES[2], CASES[4], CASES[10], CASES[11]], ids=str)
+@pytest.mark.parametrize(
+    ("case", "machine"),
+    [
+        *((case, "native") for case in (CASES[2], CASES[4], CASES[10], CASES[11])),
+        *(pytest.param(case, "plain", marks=pytest.mark.slow) for case in (CASES[2], CASES[4], CASES[10])),
+        (CASES[11], "plain"),
+    ],
+    ids=str,
+)
 def test_compiled_loops_pass_the_exact_check(case: dict[str, Any], machine: str) -> None:
     f = gl.compile(network(steps=11, **case), "none", machine=machine, check=True)
     assert any(nest.steps is not None for nest in f.loops.nests)
