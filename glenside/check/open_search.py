@@ -26,6 +26,7 @@ from glenside.ir.errors import GlensideError
 from glenside.ir.open_integer import value_at
 from glenside.ir.open_program import OpenProgram, sizes_in_words
 from glenside.ir.program import Program, is_product
+from glenside.ir.term import Term
 from glenside.passes.scalar_simplification import with_simpler_elements
 from glenside.targets.base import PricesAlgebra, ProductPrices
 
@@ -75,6 +76,12 @@ class OpenForm:
     found: Mapping[str, int] = field(default_factory=dict)
     pairs: tuple[tuple[Program, Program], ...] = ()
     taken: tuple[str, ...] = ()
+
+    @property
+    def term(self) -> Term:
+        """The term of the form, which has been searched for."""
+        assert self.program is not None
+        return self.program.term
 
     def of(self, written: Program, sizes: Mapping[str, int]) -> Program:
         """Returns this form of the program of given sizes. Raises TypeMismatch."""
@@ -133,10 +140,13 @@ class OpenSearch:
         if prices is None or of_all is None:
             return Choice([written])
         forms = {of_all.term: written}
-        for sizes in _points(self.program, _MOST_SEARCHED):
-            form = self._form(of_all, prices, sizes)
-            if form.program is not None:
-                forms.setdefault(form.program.term, form)
+        points = list(_points(self.program, _MOST_SEARCHED))
+        ends = (points[0], points[-1]) if len(self.program.ranges) == 1 else points
+        found = [self._form(of_all, prices, sizes) for sizes in ends]
+        if len({form.term for form in found}) > 1:  # else the form of both ends is that between them
+            found += [self._form(of_all, prices, sizes) for sizes in points if sizes not in ends]
+        for form in found:
+            forms.setdefault(form.term, form)
         return self._chosen(of_all, prices, list(forms.values()))
 
     def _of_all_sizes(self) -> Program | None:
