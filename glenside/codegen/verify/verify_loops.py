@@ -50,12 +50,14 @@ class Checker:
     """Finds faults. Memoizes nests without faults by structure, across loops too.
 
     right    `_key` of a nest without faults -> what it writes
+    alike    id of a body -> the body and its structural key: most passes leave most nests as they are
     written  the elements written so far; cleared when another buffer overwrites the same bytes of the arena
     over     a temporary -> the others that share bytes of the arena with it
     """
 
     def __init__(self) -> None:
         self.right: dict[Hashable, _Right] = {}
+        self.alike: dict[int, tuple[Sequence[Statement], tuple[Hashable, list[Buffer]]]] = {}
         self.written: dict[Buffer, Written] = {}
         self.over: Mapping[Buffer, Sequence[Buffer]] = {}
 
@@ -158,7 +160,9 @@ class Checker:
 
     def _key(self, nest: Nest) -> tuple[Hashable, list[Buffer]]:
         """Returns the memoization key of a nest, and its buffers in the order of the key."""
-        like, buffers = alike(nest.body)
+        if id(nest.body) not in self.alike:
+            self.alike[id(nest.body)] = nest.body, alike(nest.body)
+        _, (like, buffers) = self.alike[id(nest.body)]
         states = []
         for buffer in buffers:
             written = self.written.get(buffer)
