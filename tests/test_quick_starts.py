@@ -17,6 +17,10 @@ PAGES = [*sorted((ROOT / "docs" / "quickstart").glob("*.md")), ROOT / "docs" / "
 BLOCK = re.compile(r'^```(\w+)(?: title="([\w.]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
 
+LONG = "array"  # it searches four times over a network of 28 layers, by commands that tests/cli has as well
+RUN = [pytest.param(page, marks=[pytest.mark.slow] * (page.stem == LONG), id=page.stem) for page in PAGES]
+
+
 def blocks(page: Path) -> list[tuple[str, str, str]]:
     """Returns the fenced blocks of a page: language, name of a file or "", text."""
     return [(found[1], found[2] or "", found[3]) for found in BLOCK.finditer(page.read_text())]
@@ -30,7 +34,7 @@ def test_every_block_of_a_page_is_run() -> None:
 
 
 @pytest.mark.needs_compiler  # the network's page compiles
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", RUN)
 def test_quick_start_runs(page: Path, tmp_path: Path) -> None:
     """Blocks with a title are files; commands run as given; Python blocks of a page are one program, run first."""
     programs: list[str] = []
