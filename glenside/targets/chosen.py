@@ -42,7 +42,7 @@ def target_named(target: Target | str | None, memory: int | str | None, machine:
 def target_of_open(program: OpenProgram, target: Target | str | None, of: Machine | None) -> PricesAlgebra | None:
     """Returns the target of a search over open sizes, for a machine; None for no search. Raises BadInput."""
     wanted = target_named(target, None, of)
-    if wanted is not None and not isinstance(wanted, Compiles):
+    if wanted is not None and (wanted.budget is not None or not isinstance(wanted, Compiles)):
         raise BadInput(f"{wanted.name} requires numbers for the open sizes {', '.join(program.ranges)}")
     compiled = None if of is None or wanted is None else wanted.compiled_for(of)
     return compiled if isinstance(compiled, PricesAlgebra) else None

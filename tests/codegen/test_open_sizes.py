@@ -132,8 +132,9 @@ def test_what_is_refused() -> None:
     for ranges, said in (({"n": (9, 2)}, "is empty"), ({"n": 5}, "such as"), ({}, "at least one size")):
         with pytest.raises(BadInput, match=said):
             gl.open_program(make, "mlp", **ranges)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="requires numbers for the open sizes n"):
-        gl.compile(gl.open_program(make, "mlp", n=(2, 9)), "npu:8x8")
+    for target in ("npu:8x8", "cpu:8MB"):
+        with pytest.raises(BadInput, match="requires numbers for the open sizes n"):
+            gl.compile(gl.open_program(make, "mlp", n=(2, 9)), target)
     with pytest.raises(BadInput, match="memory: not for open sizes"):
         gl.compile(gl.open_program(make, "mlp", n=(2, 9)), memory="1MB")
     with pytest.raises(BadInput, match="not the size of an axis of an input"):
