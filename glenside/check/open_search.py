@@ -32,8 +32,8 @@ from glenside.targets.base import PricesAlgebra, ProductPrices
 
 _SECONDS, _LEAST_CHECKED, _MOST_CHECKED = 2.0, 2, 6
 """The time limit of the check of a form at several sizes, in seconds, and the least and the most sizes."""
-_PATIENCE = 10.0
-"""The time limit of each of these checks, in seconds."""
+_PATIENCE, _PATIENCE_OF_PROGRAM = 10.0, 4.0
+"""The time limits of all checks of a form, and of a whole program, in seconds: what is not compared then is unknown."""
 _MOST_SEARCHED, _MOST_POINTS, _POINTS = 4, 16, 6
 """The most sizes that are searched, and those at which costs are compared, in all and of each open size."""
 _WORTH = 0.05
@@ -194,7 +194,7 @@ class OpenSearch:
 
             try:
                 admitted = all(self.target.admits(*both(sizes)) for sizes in self._checked)
-                self._equal[key] = admitted and not _difference(map(both, self._checked))
+                self._equal[key] = admitted and not _difference(map(both, self._checked), _PATIENCE)
             except GlensideError:  # it is no program at some sizes
                 self._equal[key] = False
         return self._equal[key]
@@ -220,7 +220,7 @@ class OpenSearch:
             return own, form.of(own, sizes)
 
         try:
-            said = _difference(map(both, self._checked[:_LEAST_CHECKED]))
+            said = _difference(map(both, self._checked[:_LEAST_CHECKED]), _PATIENCE_OF_PROGRAM)
         except GlensideError as error:
             said = str(error)
         unknown = said.startswith(NOT_CHECKED)
@@ -279,13 +279,16 @@ def _cost(program: Program, prices: ProductPrices) -> float:
     return 1.0 + sum(prices.product(*one.sizes, stored(one.a) + stored(one.b)) for one in products)
 
 
-def _difference(pairs: Iterable[tuple[Program, Program]]) -> str:
-    """Returns how two programs differ at one of several sizes, or "", at as many as time allows."""
+def _difference(pairs: Iterable[tuple[Program, Program]], patience: float) -> str:
+    """Returns how two programs differ at one of several sizes, or "", at as many as time allows.
+
+    patience  seconds after which a check is given up, which is no equality
+    """
     began = time.monotonic()
     for count, (one, other) in enumerate(pairs):
         if count >= _LEAST_CHECKED and time.monotonic() - began > _SECONDS:
             break
-        report = check(one, other, layers=False, deadline=time.monotonic() + _PATIENCE)
+        report = check(one, other, layers=False, deadline=began + patience)
         if not report.ok:
             return report.result
     return ""
