@@ -17,6 +17,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.open_program import OpenProgram
 from glenside.ir.program import Program
 from glenside.passes.integer_sums import for_processors, integer_sums
+from glenside.passes.network import uninterrupted
 from glenside.targets.base import PricesAlgebra
 
 
@@ -80,7 +81,7 @@ def prepared_for_processors() -> Callable[[Program], Program]:
     def prepare(own: Program) -> Program:
         if not changes[0]:
             return integer_sums(own)
-        found = for_processors(own)[0]
+        found = uninterrupted(*for_processors(own))
         changes[0] = found.term is not integer_sums(own).term  # batch norms are in programs of all sizes, or in none
         return found
 

@@ -22,6 +22,7 @@ from glenside.check.verdicts import NOT_CHECKED
 from glenside.codegen.open_sizes.open_terms import program_at, program_of_all_sizes
 from glenside.codegen.open_sizes.samples import sample_sizes, sizes_of, verified_sizes
 from glenside.codegen.open_sizes.template import NotUniform
+from glenside.egraph.saturation import INTERRUPTED
 from glenside.ir.errors import GlensideError
 from glenside.ir.open_integer import value_at
 from glenside.ir.open_program import OpenProgram, sizes_in_words
@@ -211,7 +212,6 @@ class OpenSearch:
 
         A remark says so if it is too large to be compared: then its forms are compared alone.
         """
-
         if form.program is None:
             return True
 
@@ -243,13 +243,9 @@ class OpenSearch:
                 break
             chosen.append(more)
         axes = {name: sorted({sizes[name] for sizes in points}) for name in self.program.ranges}
-        best = {
-            tuple(axes[name].index(size) for name, size in sizes.items()): max(
-                range(len(chosen)),
-                key=lambda n, i=i: saved[chosen[n]][i],  # type: ignore[misc]
-            )
-            for i, sizes in enumerate(points)
-        }
+        numbers = [tuple(axes[name].index(size) for name, size in sizes.items()) for sizes in points]
+        costs = zip(*(saved[n] for n in chosen), strict=True)
+        best = {number: own.index(max(own)) for number, own in zip(numbers, costs, strict=True)}
         wrong = [forms[n] for n in chosen if not self._is_equal(forms[n])]
         if wrong:
             return self._chosen(of_all, prices, [form for form in forms if form not in wrong])
@@ -283,12 +279,16 @@ def _difference(pairs: Iterable[tuple[Program, Program]], patience: float) -> st
     """Returns how two programs differ at one of several sizes, or "", at as many as time allows.
 
     patience  seconds after which a check is given up, which is no equality
+
+    Raises KeyboardInterrupt, after which a check alone would return what it has.
     """
     began = time.monotonic()
     for count, (one, other) in enumerate(pairs):
         if count >= _LEAST_CHECKED and time.monotonic() - began > _SECONDS:
             break
         report = check(one, other, layers=False, deadline=began + patience)
+        if report.stopped == INTERRUPTED:
+            raise KeyboardInterrupt
         if not report.ok:
             return report.result
     return ""

@@ -15,6 +15,7 @@ from glenside.algebra.factoring import Computed, Factoring
 from glenside.algebra.monomials import NormalForm
 from glenside.algebra.search import Algebra
 from glenside.builder import layout, pointwise
+from glenside.check.exact import CheckReport
 from glenside.check.open_search import Choice, OpenSearch
 from glenside.codegen.open_sizes.function import OpenFunction
 from glenside.codegen.open_sizes.variants import OpenVariants
@@ -181,3 +182,15 @@ def test_a_wrong_form_of_a_region_is_not_taken(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Factoring, "best", negated)
     search = OpenSearch(gl.open_program(_attention, n=(1, 1024)), TARGET)
     assert [form.program for form in search.choice().forms] == [None]
+
+
+def test_an_interrupt_of_a_check_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check that is interrupted returns what it has; a search does not go on with that."""
+    right = searching.check
+
+    def interrupted(*programs: Program, **how: Any) -> CheckReport:
+        return replace(right(*programs, **how), result="not checked: interrupted", stopped="interrupted")
+
+    monkeypatch.setattr(searching, "check", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        OpenSearch(gl.open_program(_attention, n=(1, 1024)), TARGET).choice()

@@ -7,14 +7,11 @@ from typing import ClassVar, Protocol
 
 
 class ProductPrices(Protocol):
-    """The costs of single steps in the unit of a target.
-
-    times_elements  True if elementwise functions take time; False: their cost only decides between equal products
-    """
+    """The costs of single steps in the unit of a target."""
 
     @property
     def times_elements(self) -> bool:
-        """Whether elementwise functions take time."""
+        """True if elementwise functions take time; False: their cost only decides between equal products."""
 
     def count(self, size: int) -> int:
         """Returns a size as it is priced: of one that is open, its value at the sizes for which these prices are."""
