@@ -273,9 +273,8 @@ class OpenLowered:
         given = _Given(lambda buffer: given_array(buffer, self._value(buffer, program, sizes)))
         found = {b: self.made[made] for b, made in own.items() if made in self.made}
         found |= {b: given[b] for b in own if b not in found and b not in packings}
-        found |= {
-            b: array for b, p in packings.items() if b not in found and (array := self._of_variants(p)) is not None
-        }
+        known = {b: self._of_variants(p) for b, p in packings.items() if b not in found}
+        found |= {b: array for b, array in known.items() if array is not None}
         found |= packed_constants([p for b, p in packings.items() if b not in found], given)
         self.made |= {own[b]: array for b, array in found.items() if names[b] in self.fixed}
         return {b: found[b] for b in own}
@@ -284,9 +283,8 @@ class OpenLowered:
         """Returns a packed constant of another variant, if it is the same."""
         name = packing.source.name
         for other in self._variants:
-            if {name} <= self.fixed.keys() & other.fixed.keys() and have_same(
-                name, [self.fixed[name], other.fixed[name]]
-            ):
+            both = [one.fixed[name] for one in (self, other) if name in one.fixed]
+            if len(both) == 2 and have_same(name, both):
                 for own, array in other.made.items():
                     if isinstance(own, Packing) and own.source.name == name and own.is_like(packing):
                         return array
