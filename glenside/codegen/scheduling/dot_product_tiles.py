@@ -104,7 +104,7 @@ class DeepTiles(Tiles):
         ends = [substituted(start, {axis: step * deep + i for axis in last}) for i in range(taken)]
         left = [self.nothing] * (quads * deep - taken)
         found = self.several(tile, [*(replace(same, place=end) for end in ends), *left], block)
-        if position is not None and position.count == 1:  # each panel is read once: a stream
+        if position is not None and position.is_alone:  # each panel is read once: a stream
             line = LINE * packing.buffer.dims.product() // packing.buffer.bytes
             begin = substituted(place - tile.column * deep, {tile.row: Index()}) + _LINES_AHEAD * line
             found = [*(Prefetch(packing.buffer, begin + n) for n in range(0, quads * width * deep, line)), *found]

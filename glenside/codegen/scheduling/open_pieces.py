@@ -15,6 +15,7 @@ from math import prod
 from glenside.codegen.loop_ir.affine_analysis import at, coefficient, loads_in, substituted, with_places
 from glenside.codegen.loop_ir.compute_block import Block, ScheduledBlock
 from glenside.codegen.loop_ir.ir import For, Packing, Statement, Way
+from glenside.codegen.loop_ir.open_axes import is_open
 from glenside.codegen.processor.model import Machine
 from glenside.codegen.scheduling.tile_partition import least_lanes
 from glenside.codegen.scheduling.vectorize import lanes_of, spread
@@ -28,7 +29,10 @@ _TILES = 8
 """Tiles of rows in the largest piece, which read the same panels of columns from near caches."""
 
 Piece = tuple[int, int, int, int]
-"""The first element, the number of elements of a piece, how many pieces, and the most of these (1: any number)."""
+"""The first element, the number of elements of a piece, how many pieces, and the most of these (1: any number).
+
+A single piece of an open number of elements is fewer than the last number.
+"""
 
 
 def width_of(machine: Machine) -> int:
@@ -61,13 +65,28 @@ def in_open_pieces(
     if rows is not None and (not kept[rows] or _has_fixed_rows(block, columns, kept, kept[rows], machine)):
         rows = None
     outer = [axis for axis in others if axis != rows]
-    choices: list[list[tuple[Axis, Piece]]] = []
-    if rows is not None:
-        open_columns = columns is not None and columns.limit > 0
-        choices.append([(rows, piece) for piece in _row_pieces(rows.size, machine, open_columns)])
+    of_columns: list[tuple[Axis, Piece]] = []
     if columns is not None and columns.limit:
-        choices.append([(columns, piece) for piece in _column_pieces(columns.size, joined.local.dtype, machine)])
-    steps = prod(axis.size for axis in (*block.around, *block.axes, *joined.axes))
+        of_columns = [(columns, piece) for piece in _column_pieces(columns.size, joined.local.dtype, machine)]
+    of_rows: list[list[tuple[Axis, Piece]]] = [[]]
+    if rows is not None:
+        of_rows = [[(rows, piece) for piece in own] for own in _row_pieces(rows.size, machine, bool(of_columns))]
+    for choice in of_rows:
+        made = _in_pieces(block, outer, [own for own in (choice, of_columns) if own], axes, schedule)
+        if made is not None:
+            return made
+    return None
+
+
+def _in_pieces(
+    block: Block,
+    outer: Sequence[Axis],
+    choices: Sequence[Sequence[tuple[Axis, Piece]]],
+    axes: Iterator[int],
+    schedule: Callable[[Block], ScheduledBlock | None],
+) -> ScheduledBlock | None:
+    """Schedules a block for each choice of pieces of its axes; None if one has no schedule."""
+    steps = prod(axis.size for axis in (*block.around, *block.axes, *block.joined[0].axes))
     packings: dict[Packing, None] = {}
     bodies: list[Statement] = []
     for chosen in product(*choices):
@@ -100,6 +119,10 @@ class _Cut:
     def take(self, axis: Axis, piece: Piece) -> None:
         """Replaces an axis by the elements of a piece."""
         begin, size, times, limit = piece
+        if is_open(size):  # the rest, as an axis of the block
+            within = self.inner[axis] = Axis(next(self.numbers), size, limit)
+            self.places[axis] = at(within) + begin
+            return
         loop, within = Axis(next(self.numbers), times, limit), Axis(next(self.numbers), size)
         self.loops.append(loop)
         self.inner[axis] = within
@@ -113,10 +136,16 @@ class _Cut:
         return replace(moved, axes=tuple(axis for axis in own if axis.is_loop), around=around)
 
 
-def _row_pieces(size: int, machine: Machine, few: bool) -> list[Piece]:
-    """Returns the pieces of rows: several tiles, one, and a tile of the rest; the rest in parts for `few` pieces."""
+def _row_pieces(size: int, machine: Machine, few: bool) -> list[list[Piece]]:
+    """Returns how rows may be cut, the best first: several tiles, and the rest as one block, in which each panel of
+    columns is read once; or a tile at a time. For `few` pieces, tiles, and the rest in parts.
+    """
     height = height_of(machine)
-    return _pieces(size, [height, *_halves(height)] if few else [_TILES * height, *range(height, 0, -1)])
+    if few:
+        return [_pieces(size, [height, *_halves(height)])]
+    found = _pieces(size, [_TILES * height, *range(height, 0, -1)])
+    (_, whole, times, _), *_ = found
+    return [[found[0], (whole * times, size - whole * times, 1, whole)], found]
 
 
 def _halves(height: int) -> list[int]:

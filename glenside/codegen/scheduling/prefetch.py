@@ -84,7 +84,7 @@ def asked_of_packed(
     """
     assert isinstance(here, Load), "what is packed is read"
     first, line = here.place - step * width, in_line(here.dtype)
-    alone = position is not None and position.count == 1
+    alone = position is not None and position.count == 1  # it reads nothing that another tile has read
     if alone or bytes_assumed(here.buffer, machine) > machine.l2 // _NEAR:
         yield from Reads(here.buffer, first, step, width, 1, width).ahead()
     if position is not None and not alone:

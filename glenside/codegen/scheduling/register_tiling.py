@@ -43,7 +43,7 @@ from glenside.codegen.loop_ir.ir import (
     Way,
 )
 from glenside.codegen.loop_ir.nest_builder import around
-from glenside.codegen.loop_ir.open_axes import bytes_assumed
+from glenside.codegen.loop_ir.open_axes import axis_of, bytes_assumed, is_open
 from glenside.codegen.loop_ir.scalar_expr import apply, with_local
 from glenside.codegen.processor.model import Machine
 from glenside.codegen.scheduling.open_pieces import width_of
@@ -63,6 +63,7 @@ from glenside.codegen.scheduling.tile_partition import (
     pieces_of,
     position_in_panel,
     rows_of,
+    tiles_of_rows,
 )
 from glenside.codegen.scheduling.vectorize import LEAST_AT_ONCE, in_vectors, is_long, lanes_in, lanes_of, spread
 from glenside.ir.index_map import Axis, Index, flattened
@@ -172,7 +173,7 @@ class Tiles:
         if len(best) > 1 and kept[best[0]] == kept[best[1]] and 2 * best[0].size < self.machine.registers:
             if self._fits(best[0].size, min(widths)):
                 found = best[1::-1]  # whole rows of a small image, several per tile
-        rows, unit = (*(axis.size for axis in found), 1, 1)[:2]
+        rows, unit = (*(axis.likely for axis in found), 1, 1)[:2]
         return TilingDecision(self.columns, self.packed, tuple(found), *self._best_shape(rows, unit, widths))
 
     def apply(self, decision: TilingDecision) -> ScheduledBlock:
@@ -200,7 +201,7 @@ class Tiles:
 
     def _widths(self) -> tuple[int, ...]:
         """Returns the widths that tiles may have; packed operands that several blocks share need the same one."""
-        is_piece = any(axis.limit for axis in self.block.around)
+        is_piece = any(axis.limit for axis in (*self.block.around, *self.block.axes))
         return (width_of(self.machine),) if is_piece else (1, 2, 3, 4)
 
     def _fits(self, rows: int, width: int) -> bool:
@@ -274,7 +275,7 @@ class Tiles:
 
     def _pack_rows(self, height: int) -> None:
         """Chooses the operands, read one element per row and step, that are packed in the order of tiles of rows."""
-        if len(self.rows) != 1 or self.at_once > 1 or self.block.around:
+        if len(self.rows) != 1 or self.at_once > 1 or self.block.around or self.rows[0].limit:
             return
         (rows,), inner = self.rows, [axis for group in self.groups for axis in group]
         found, panels = [load for load in self.loads if load not in self.packed], sum(n for *_, n in self.pieces)
@@ -295,9 +296,9 @@ class Tiles:
         )
         shared = [axis for axis in outer if not any(coefficient(load.place, axis) for load in self.packings)]
         grouped = [axis for axis in outer if axis not in shared]
-        row_pieces = rows_of(self.rows[0].size, height) if self.rows else [(0, 1, 1)]
+        row_pieces = tiles_of_rows(self.rows, height)
         tiles = prod(a.size for a in outer) * sum(times for *_, times in row_pieces)
-        few = tiles < min(LEAST_AT_ONCE, panels)
+        few = is_open(tiles) or tiles < min(LEAST_AT_ONCE, panels)
         near = packed <= self.machine.l2 // 2 * prod(a.size for a in grouped) and not few
         if not self.packings and not outer and near:
             near = is_near(self.loads, columns, sum(times for *_, times in row_pieces), panels, self.machine)
@@ -319,10 +320,11 @@ class Tiles:
                 panel, inner = Axis(next(self.axes), piece[-1]), []
                 alone = all(a.size == 1 for a in (panel, *outer))  # parallelize over its tiles
                 steps = self.steps * piece[1] * piece[2] // columns.size if alone else 0
-                self.copied = {} if alone else self._copied(piece, sum(times for *_, times in row_pieces))
+                single = alone or is_open(tiles)
+                self.copied = {} if single else self._copied(piece, sum(times for *_, times in row_pieces))
                 of_rows = with_first_alone(row_pieces) if self.copied else row_pieces
                 for rows in of_rows:
-                    axis = Axis(next(self.axes), rows[-1])
+                    axis = axis_of(next(self.axes), rows[-1])
                     position = position_in_panel(shared, of_rows, rows, axis, False)
                     inner += spread([axis], self._tile(rows, axis, piece, panel, position, copies=not inner), steps)
                 pairs.append(([panel], inner))

@@ -122,8 +122,14 @@ def _of_sum(found: Block, axes: Iterator[int], machine: Machine) -> ScheduledBlo
     for kind in (Tiles,) if any(axis.limit for axis in found.joined[0].axes) else kinds:
         tiles = kind(found, axes, machine)
         if tiles.is_possible:
+            if any(axis.limit for axis in found.axes):
+                decision = tiles.decide()
+                rows = decision.rows == tuple(axis for axis in found.axes if axis.limit)
+                return tiles.apply(decision) if rows and not in_lanes.is_better(tiles.columns.size) else None
             made = in_lanes.made() if in_lanes.is_better(tiles.columns.size) else tiles.made()
             return made if is_open else _better(found, made, axes, machine)
+    if any(axis.limit for axis in found.axes):
+        return None
     if in_lanes.is_possible:
         return in_lanes.made()
     for along in () if is_open else reversed(found.axes):

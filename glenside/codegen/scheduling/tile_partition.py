@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 
 from glenside.codegen.loop_ir.affine_analysis import at, substituted
 from glenside.codegen.loop_ir.ir import Buffer, For, Statement, Way
+from glenside.codegen.loop_ir.open_axes import is_open
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Index, flattened
+
+_LIKELY = 3
+"""The tiles that are assumed to read a panel, if their number is open: each prefetches this part of the next panel."""
 
 
 @dataclass(frozen=True)
@@ -19,11 +24,13 @@ class TilePosition:
     count    number of these tiles
     place    position of the current tile among them
     grouped  True if tiles of other panels run between them
+    is_alone  True if there may be no others
     """
 
     count: int
     place: Index
     grouped: bool
+    is_alone: bool
 
 
 @dataclass(frozen=True)
@@ -94,6 +101,28 @@ def pieces_of(size: int, width: int, lanes: int, least: int) -> list[tuple[int, 
     return pieces
 
 
+def tiles_of_rows(rows: Sequence[Axis], height: int) -> list[tuple[int, int, int]]:
+    """Cuts the outer axis of the rows, if there is one, into (first, height, times)."""
+    if not rows:
+        return [(0, 1, 1)]
+    return _open_rows_of(rows[0].size, rows[0].limit, height) if rows[0].limit else rows_of(rows[0].size, height)
+
+
+def _open_rows_of(size: int, limit: int, height: int) -> list[tuple[int, int, int]]:
+    """Cuts fewer than `limit` rows, an open number, into (first, height, times): whole tiles, and two equal ones."""
+    whole = size // height - (size + limit - height) // limit
+    left, pieces, begin = size - whole * height, list[tuple[int, int, int]](), 0
+    heights = [(n,) if n <= height else (n - n // 2, n // 2) for n in range(2 * height)]
+    for own in range(height, 0, -1):
+        counts = [each.count(own) for each in heights]
+        times = whole if own == height else 0
+        for n, (before, after) in enumerate(pairwise(counts), 1):
+            times += (left + len(heights) - n) // len(heights) * (after - before)
+        pieces.append((begin, own, times))
+        begin += own * times
+    return pieces
+
+
 def rows_of(size: int, height: int) -> list[tuple[int, int, int]]:
     """Cuts rows into (first, height, times), with heights that differ by at most one row."""
     tiles = -(-size // height)
@@ -111,8 +140,11 @@ def position_in_panel(
 ) -> TilePosition:
     """Returns the position of a tile among the tiles of its panel.
 
-    A panel has the tiles of `rows` at each step of the `shared` axes; the tile is number `axis` of `piece`.
+    A panel has the tiles of `rows` at each step of the `shared` axes; the tile is number `axis` of `piece`. Of an open
+    number of tiles, some are assumed; all but whole ones may be alone.
     """
     count, before = sum(times for *_, times in rows), sum(times for begin, _, times in rows if begin < piece[0])
+    if is_open(count):
+        return TilePosition(_LIKELY, at(axis) + before, False, piece != rows[0])
     outer = flattened([at(a) for a in shared], [a.size for a in shared])
-    return TilePosition(count * prod(a.size for a in shared), outer * count + before + at(axis), grouped)
+    return TilePosition(count * prod(a.size for a in shared), outer * count + before + at(axis), grouped, count == 1)

@@ -1,0 +1,58 @@
+"""Tests schedules of products with an open number of rows: how rows are cut, and how often weights are read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import glenside as gl
+from glenside.codegen.loop_ir.ir import For, Statement, Way
+from glenside.codegen.scheduling.tile_partition import tiles_of_rows
+from glenside.ir.index_map import Axis
+from glenside.ir.open_integer import OpenInteger
+from glenside.ir.program import Program
+from glenside.ir.size_expression import Expression, Size
+
+LIMIT = 24
+
+
+@pytest.mark.parametrize("height", [1, 2, 3, 4, 6])
+def test_fewer_rows_than_a_limit_are_cut_into_tiles_of_which_the_last_two_are_equal(height: int) -> None:
+    rows = Axis(0, OpenInteger(7, Expression(((1, (Size("n"),)),))), LIMIT)
+    pieces = tiles_of_rows([rows], height)
+    for n in range(LIMIT):
+        cut: list[int] = []
+        for begin, own, times in pieces:
+            at, many = (x.expression.at({"n": n}) if isinstance(x, OpenInteger) else x for x in (begin, times))
+            assert at == sum(cut)
+            cut += [own] * many
+        assert sum(cut) == n
+        assert len(cut) == -(-n // height)
+        assert all(own == height for own in cut[:-2])
+        assert len(cut) < 2 or cut[-2] - cut[-1] <= 1
+
+
+def _product(rows: int, columns: int = 40, depth: int = 24) -> Program:
+    b = gl.Builder("product")
+    value = np.random.default_rng(0).standard_normal((columns, depth)).astype("float32")
+    return b.finish(b.linear(b.input("x", (rows, depth)), b.constant("w", (columns, depth), value=value)))
+
+
+def _loops(statement: Statement) -> list[For]:
+    if not isinstance(statement, For):
+        return []
+    return [statement, *(loop for inner in statement.body for loop in _loops(inner))]
+
+
+def test_few_rows_read_each_panel_of_columns_once() -> None:
+    f = gl.compile(gl.open_program(_product, rows=(1, 200)), "none")
+    for rows in (1, 2, 7, 8, 13, 47, 48, 49, 200):
+        x = np.random.default_rng(rows).standard_normal((rows, 24)).astype("float32")
+        w = np.random.default_rng(0).standard_normal((40, 24)).astype("float32")
+        np.testing.assert_allclose(f(x), x @ w.T, rtol=1e-4, atol=1e-4)
+    (nest,) = f.lowered.template.at({"rows": 13}, None).nests
+    running = [loop for loop in map(_loops, nest.body) if all(one.axis.size for one in loop[:1])]
+    assert all(loops[0].way is Way.PARALLEL for loops in running), "threads divide the columns"
+    assert sum(loops[0].axis.size for loops in running) <= 5, "panels of columns"
+    tiles = [one.axis.size for one in running[0][1:] if one.way is Way.LOOP and one.axis.size not in (0, 24)]
+    assert sum(tiles) == 3, "13 rows are 6, 4 and 3"
