@@ -5,9 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from glenside.builder.layout import concatenate, flip, gather, reshape, slice_axis, split_at, transpose
-from glenside.builder.pointwise import cast, compare, compute, divide, filled, mean_from, multiply, select, subtract
+from glenside.builder.layout import (
+    concatenate,
+    flip,
+    gather,
+    reshape,
+    slice_axis,
+    split_at,
+    transpose,
+    untransposed,
+)
+from glenside.builder.pointwise import (
+    add,
+    cast,
+    compare,
+    compute,
+    divide,
+    filled,
+    mean_from,
+    multiply,
+    select,
+    subtract,
+)
 from glenside.ir.dtypes import HALVES
+from glenside.ir.open_program import sizes_are_open
 from glenside.ir.operator import require
 from glenside.ir.term import Term, build
 
@@ -51,21 +72,32 @@ def position(kind: str, x: Term, axis: int, *, last: bool = False) -> Term:
     return subtract(filled(found, x.access.dims[axis] - 1), found) if last else found
 
 
+_REDUCTIONS: dict[Combine, str] = {add: "reduce-sum", multiply: "reduce-prod"}
+
+
 def running(combine: Combine, x: Term, axis: int, neutral: str, *, exclusive: bool = False) -> Term:
     """Combines each element with all elements before it along one axis; with `exclusive`, only the elements before it.
 
-    Distances double, so that the term is logarithmic in the size. What is combined is associative; `neutral` changes
-    nothing.
+    What is combined is associative; `neutral` changes nothing. Distances double, so that the term is logarithmic in
+    the size. If sizes are open, sums and products are those of windows as long as the axis: one term for all sizes.
     """
     size = x.access.dims[axis]
 
-    def moved(y: Term, distance: int) -> Term:
+    def behind(y: Term, distance: int) -> Term:
         dims = (*x.access.dims[:axis], distance, *x.access.dims[axis + 1 :])
-        start = build("full", dims, neutral, x.access.dtype)
-        return concatenate([start, slice_axis(y, axis, 0, size - distance)], axis)
+        return concatenate([build("full", dims, neutral, x.access.dtype), y], axis)
+
+    def moved(y: Term, distance: int) -> Term:
+        return behind(slice_axis(y, axis, 0, size - distance), distance)
 
     if exclusive and size:
         x = moved(x, 1)
+    if combine in _REDUCTIONS and size and sizes_are_open():
+        others = [i for i in range(x.access.rank) if i != axis]
+        found = split_at(transpose(behind(x, size - 1), [*others, axis]), len(others))
+        windows = build("access-windows", found, [size], [1])
+        reduced = split_at(build("compute", _REDUCTIONS[combine], windows), 0)
+        return cast(untransposed(reduced, [*others, axis]), x.access.dtype)
     distance = 1
     while distance < size:
         x = combine(moved(x, distance), x)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -15,6 +16,12 @@ from glenside.ir.program import Program
 Range = tuple[int, int, int]
 """The least and the greatest size, inclusive, and the step between sizes."""
 _MOST = (1 << 31) - 1
+_ARE_OPEN: ContextVar[bool] = ContextVar("are_open", default=False)
+
+
+def sizes_are_open() -> bool:
+    """True while a program of open sizes is built, whose terms must be the same at all sizes."""
+    return _ARE_OPEN.get()
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,11 @@ class OpenProgram:
 
     def at(self, sizes: Mapping[str, int]) -> Program:
         """Returns the program of given sizes, also outside of the ranges. Raises BadInput."""
-        return self.make(dict(sizes))
+        before = _ARE_OPEN.set(True)
+        try:
+            return self.make(dict(sizes))
+        finally:
+            _ARE_OPEN.reset(before)
 
     def mapped(self, change: Callable[[Program], Program]) -> OpenProgram:
         """Returns the program in which a function has changed that of each choice of sizes."""

@@ -85,6 +85,8 @@ def test_functions_and_exported_programs_are_taken_too() -> None:
     assert list(gl.from_torch(exported).inputs) == ["input"]
     assert list(gl.from_torch(nn.Linear(3, 2), torch.randn(4, 3)).inputs) == ["input"]
     assert list(gl.from_torch(nn.Linear(3, 2), {"input": torch.randn(4, 3)}).inputs) == ["input"]
+    for function, names in ((lambda x, y: x @ y, ["x", "y"]), (torch.matmul, ["args_0", "args_1"])):
+        assert list(gl.from_torch(function, (torch.randn(4, 3), torch.randn(3))).inputs) == names
 
 
 class _Counter(nn.Module):
@@ -234,6 +236,21 @@ def test_a_module_with_open_sizes_is_compiled_once() -> None:
     for n in (1, 7, 33):
         x = torch.randn(n, 8)
         assert np.allclose(f(x), layer(x).detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.needs_compiler
+def test_running_sums_and_norms_over_open_sizes_of_a_function() -> None:
+    def norm(x: Any) -> Any:
+        return nn.functional.instance_norm(x.cumsum(2)), (x != 0).long().cumsum(0), x.cumprod(2)
+
+    rows = torch.export.Dim("rows", min=1, max=9)
+    program = gl.from_torch(norm, (torch.randn(3, 2, 6, 4),), dynamic_shapes={"x": {0: rows, 2: 2 * rows}})
+    f = gl.compile(program, "none")
+    assert "plain loops" not in str(f.report)
+    for n in (1, 5, 9):
+        x = torch.randn(n, 2, 2 * n, 4)
+        for a, b in zip(f(x), norm(x), strict=True):
+            assert np.allclose(a, b, atol=1e-5)
 
 
 def test_compiled_functions_take_and_return_tensors() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -18,6 +19,9 @@ from glenside.ir.program import Program, entry_of
 from glenside.ir.size_expression import Size
 from glenside.ir.term import Term, postorder, shared
 from glenside.ir.types import Dims, Tensor
+
+_WHOLE = re.compile(r"-?\d+(\.0+)?")
+"""The text of a whole number, of integers or of floats."""
 
 
 def program_of_all_sizes(
@@ -89,7 +93,7 @@ class _Terms:
         if isinstance(first, tuple):
             return Dims(map(self._attribute, zip(*values, strict=True)))
         if isinstance(first, str):
-            return OpenText(self.integers[tuple(map(int, values))])
+            return OpenText(self.integers[tuple(map(_integer, values))])
         return self.integers[values]
 
 
@@ -127,9 +131,13 @@ def _varying(values: tuple[Any, ...]) -> set[Observed]:
         return _varying(tuple(value.dims for value in values))
     if isinstance(first, int):
         return {values}
-    if all(isinstance(value, str) and value.lstrip("-").isdigit() for value in values):
-        return {tuple(map(int, values))}
-    raise NotUniform(f"{first} and others at other sizes")
+    if all(isinstance(value, str) and _WHOLE.fullmatch(value) for value in values):
+        return {tuple(map(_integer, values))}
+    raise NotUniform(f"the attribute {first} is another at other sizes")
+
+
+def _integer(text: str) -> int:
+    return int(text.partition(".")[0])
 
 
 def have_same(name: str, programs: Sequence[Program]) -> bool:

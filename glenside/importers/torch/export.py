@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,7 +49,7 @@ def from_torch(
     if not callable(module):
         raise BadInput(f"from_torch takes an nn.Module, a function or an ExportedProgram, got {type(module).__name__}")
     args, named = _arguments(torch, example_inputs, kwargs)
-    own = module if isinstance(module, torch.nn.Module) else _as_module(torch, module)
+    own = module if isinstance(module, torch.nn.Module) else _as_module(torch, module, len(args))
     name = type(module).__name__ if own is module else getattr(module, "__name__", "function")
     return _program_of(decomposed(exported(own, args, named, name, dynamic_shapes), name), dynamic_shapes, name)
 
@@ -124,12 +125,21 @@ def _arguments(torch: Any, inputs: Any, kwargs: Mapping[str, Any] | None) -> tup
     return tuple(inputs), dict(kwargs or {})
 
 
-def _as_module(torch: Any, function: Callable[..., Any]) -> Any:
-    class Module(torch.nn.Module):  # type: ignore[misc]
-        def forward(self, *args: Any, **kwargs: Any) -> Any:
-            return function(*args, **kwargs)
+def _as_module(torch: Any, function: Callable[..., Any], arguments: int) -> Any:
+    """Returns a function as a module whose arguments have the function's names, which `dynamic_shapes` may use."""
 
-    return Module()
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    try:
+        own = inspect.signature(function)
+    except (TypeError, ValueError):  # functions in C have none
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        own = inspect.Signature([inspect.Parameter(f"args_{i}", kind) for i in range(arguments)])
+    forward.__signature__ = own  # type: ignore[attr-defined]
+    module = torch.nn.Module()
+    module.forward = forward
+    return module
 
 
 def exported(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str, dynamic_shapes: Any = None) -> Any:
