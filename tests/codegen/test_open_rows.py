@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import glenside as gl
+from glenside.builder import layout
 from glenside.codegen.loop_ir.ir import For, Statement, Way
 from glenside.codegen.scheduling.tile_partition import tiles_of_rows
 from glenside.ir.index_map import Axis
@@ -56,3 +57,22 @@ def test_few_rows_read_each_panel_of_columns_once() -> None:
     assert sum(loops[0].axis.size for loops in running) <= 5, "panels of columns"
     tiles = [one.axis.size for one in running[0][1:] if one.way is Way.LOOP and one.axis.size not in (0, 24)]
     assert sum(tiles) == 3, "13 rows are 6, 4 and 3"
+
+
+def _scores(rows: int, keys: int, heads: int = 3, head: int = 24) -> Program:
+    b = gl.Builder("scores")
+    q, k = b.input("q", (heads, rows, head)), b.input("k", (keys, heads, head))
+    return b.finish(b.matmul(q, layout.transpose(k, (1, 2, 0))))
+
+
+def test_few_rows_read_keys_as_they_are_stored_and_many_pack_them() -> None:
+    f = gl.compile(gl.open_program(_scores, rows=(1, 90), keys=(1, 40)), "none")
+    for rows, keys in ((1, 1), (1, 40), (7, 33), (8, 33), (9, 16), (90, 40)):
+        draw = np.random.default_rng(rows)
+        q, k = (draw.standard_normal(dims).astype("float32") for dims in ((3, rows, 24), (keys, 3, 24)))
+        np.testing.assert_allclose(f(q, k), np.einsum("hrd,khd->hrk", q, k), rtol=1e-4, atol=1e-4)
+    packed = {}
+    for rows in (7, 8):
+        loops = f.lowered.template.at({"rows": rows, "keys": 33}, None)
+        packed[rows] = sum(packing.buffer.dims.product() for packing in loops.packings)
+    assert packed == {7: 0, 8: 3 * 32 * 24}, "of 33 keys the last is read as it is stored"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import glenside as gl
+from glenside.builder import layout
 from glenside.codegen.loop_ir.affine_analysis import parts_in
 from glenside.codegen.loop_ir.ir import Apply, For, Let, Nest, Role, Statement, Store, Way
 from glenside.codegen.pipeline import lower
@@ -126,3 +127,14 @@ def test_one_row_of_all_elements_on_one_thread(kind: str, machine: str) -> None:
     for dims in ("6 9 74", "4000", "3 7 1 500", "2 3 4"):
         program = gl.parse(f"(input x (shape {dims}) float32)\n(compute {kind} (access-tensor x))")
         assert not faults(Lowered(program, MACHINES[machine]).loops)
+
+
+def test_rows_of_masked_scores_of_grouped_heads_are_contiguous() -> None:
+    b, (heads, group, rows, keys, head) = gl.Builder("scores"), (4, 2, 8, 96, 16)
+    q, k = b.input("q", (heads, group * rows, head)), b.input("k", (keys, heads, head))
+    scores = layout.reshape(b.matmul(q, layout.transpose(k, (1, 2, 0))), (heads, group, rows, keys))
+    mask = layout.broadcast(b.input("mask", (rows, keys)), (heads, group, rows, keys))
+    p = b.finish(b.softmax(layout.reshape(b.add(scores, mask), (heads, group * rows, keys)), -1))
+    (nest,) = (nest for nest in lower(p, MACHINES["avx2"]).nests if nest.what == "softmax")
+    assert [*_functions(nest.body)] == [8]
+    assert gl.compile(p, "none").check().ok

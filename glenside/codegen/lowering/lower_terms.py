@@ -492,6 +492,9 @@ def _has_long_rows(term: Term) -> bool:
 
 
 def _below_reshapes(term: Term) -> Term:
-    while is_reshaped(term):
+    """Returns the operand of the reshapes above a term that keep its rows."""
+    while is_reshaped(term) or (
+        term.operator.name == "access-reshape" and term.access.dims[-1:] == term.children[0].access.dims[-1:]
+    ):
         (term,) = term.children
     return term

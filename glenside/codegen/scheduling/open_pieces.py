@@ -7,24 +7,26 @@ piece is scheduled like any block. So its tiles do not depend on the sizes: boun
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from math import prod
 
-from glenside.codegen.loop_ir.affine_analysis import at, coefficient, loads_in, substituted, with_places
+from glenside.codegen.loop_ir.affine_analysis import at, changed, coefficient, loads_in, substituted, with_places
 from glenside.codegen.loop_ir.compute_block import Block, ScheduledBlock
-from glenside.codegen.loop_ir.ir import For, Packing, Statement, Way
+from glenside.codegen.loop_ir.ir import For, Packing, Role, Statement, Way
 from glenside.codegen.loop_ir.open_axes import is_open
 from glenside.codegen.processor.model import Machine
 from glenside.codegen.scheduling.tile_partition import least_lanes
-from glenside.codegen.scheduling.vectorize import lanes_of, spread
+from glenside.codegen.scheduling.vectorize import joined_in_lanes, lanes_of, spread
 from glenside.ir.index_map import Axis, Index
 
 CHUNK = 8192
 """Elements of a thread's chunk of an axis without other loops."""
 _VECTORS = 4
 """Vectors of the columns of a tile; half as many with few registers."""
+_FEW = 8
+"""The fewest rows for which columns are packed: packing costs what sums in lanes cost for about as many rows."""
 _TILES = 8
 """Tiles of rows in the largest piece, which read the same panels of columns from near caches."""
 
@@ -55,9 +57,74 @@ def blocks_of(size: int, rows: int, machine: Machine) -> list[Piece]:
 def in_open_pieces(
     block: Block, axes: Iterator[int], machine: Machine, schedule: Callable[[Block], ScheduledBlock | None]
 ) -> ScheduledBlock | None:
-    """Schedules a block with a reduction and open axes piece by piece; None if a piece has no schedule."""
-    (joined,) = block.joined
+    """Schedules a block with a reduction and open axes; None if a part of it has no schedule.
+
+    With few rows, the columns of an operand that is not contiguous along them are read as they are stored, else packed.
+    """
     columns = next((axis for axis in block.axes if coefficient(block.place, axis) == 1), None)
+    few = None if columns is None or not columns.limit else _FewRows.of(block, columns)
+    if few is None or columns is None:
+        return _in_pieces(block, columns, axes, machine, schedule)
+    own = few.in_lanes(axes, machine)
+    if own is None:
+        return _in_pieces(block, columns, axes, machine, schedule)
+    within = Axis(next(axes), columns.size * few.many, columns.limit)
+    moved = with_places(block, partial(substituted, places={columns: at(within)}))
+    moved = replace(moved, axes=tuple(within if axis == columns else axis for axis in block.axes))
+    made = _in_pieces(moved, within, axes, machine, schedule)
+    return made and replace(made, statements=[*own, *made.statements])
+
+
+@dataclass(frozen=True)
+class _FewRows:
+    """A block in which columns are strided in one operand, and the reduction is contiguous.
+
+    order  the axes in the order in which this operand is stored, then those along which it is the same
+    many   1 if these have many steps, else 0
+    """
+
+    block: Block
+    columns: Axis
+    order: tuple[Axis, ...]
+    many: int
+
+    @classmethod
+    def of(cls, block: Block, columns: Axis) -> _FewRows | None:
+        """Returns the block, or None if it is another one, or its rows are not open."""
+        (joined,) = block.joined
+        loads = [load for load in loads_in(joined.element) if load.buffer.role is not Role.CONSTANT]
+        packed = [load.place for load in loads if coefficient(load.place, columns) not in (0, 1)]
+        shared = tuple(axis for axis in block.axes if not any(coefficient(place, axis) for place in packed))
+        rows = prod(axis.size for axis in shared)
+        if len(packed) != 1 or not is_open(rows):
+            return None
+        times = rows // _FEW
+        order = sorted(block.axes, key=lambda axis: -abs(coefficient(packed[0], axis)))
+        return cls(block, columns, tuple(order), 2 * times // (times + 1))
+
+    def in_lanes(self, axes: Iterator[int], machine: Machine) -> list[Statement] | None:
+        """Returns the loops for few rows, which have no steps for many; None if sums cannot be in lanes."""
+        block = self.block
+        (joined,) = block.joined
+        within = Axis(next(axes), self.columns.size * (1 - self.many), self.columns.limit)
+        change = partial(substituted, places={self.columns: at(within)})
+        before = joined_in_lanes(replace(joined, element=changed(joined.element, change)), axes, machine)
+        if before is None:
+            return None
+        order = [within if axis == self.columns else axis for axis in self.order]
+        steps = prod(axis.size for axis in (*block.axes, *joined.axes))
+        return spread(order, [*before, *with_places(block, change).stores()], steps)
+
+
+def _in_pieces(
+    block: Block,
+    columns: Axis | None,
+    axes: Iterator[int],
+    machine: Machine,
+    schedule: Callable[[Block], ScheduledBlock | None],
+) -> ScheduledBlock | None:
+    """Schedules a block piece by piece; None if a piece has no schedule."""
+    (joined,) = block.joined
     others = [axis for axis in block.axes if axis.limit and axis != columns]
     loads = list(loads_in(joined.element))
     kept = {axis: sum(not coefficient(load.place, axis) for load in loads) for axis in block.axes}
@@ -72,13 +139,13 @@ def in_open_pieces(
     if rows is not None:
         of_rows = [[(rows, piece) for piece in own] for own in _row_pieces(rows.size, machine, bool(of_columns))]
     for choice in of_rows:
-        made = _in_pieces(block, outer, [own for own in (choice, of_columns) if own], axes, schedule)
+        made = _each_piece(block, outer, [own for own in (choice, of_columns) if own], axes, schedule)
         if made is not None:
             return made
     return None
 
 
-def _in_pieces(
+def _each_piece(
     block: Block,
     outer: Sequence[Axis],
     choices: Sequence[Sequence[tuple[Axis, Piece]]],
