@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -61,7 +62,7 @@ def _request(
 ) -> Request:
     nodes = program_nodes(program.term)
     return replace(
-        _without_program(compiled or rules, tuple(sorted((parameters or {}).items()))),
+        _without_program(compiled or rules, tuple(sorted((parameters or {}).items())), _named(wants)),
         program=f"{program_text(nodes)}\n{named_wants(wants, nodes)}",
         rules=tuple((rule.name, rule.expansive) for rule in rules if not rule.analysis),
         program_size=len(nodes),
@@ -70,12 +71,37 @@ def _request(
 
 
 @lru_cache(16)
-def _without_program(rules: tuple[Rule, ...], parameters: tuple[tuple[str, int], ...]) -> Request:
+def _without_program(
+    rules: tuple[Rule, ...], parameters: tuple[tuple[str, int], ...], demanded: frozenset[str]
+) -> Request:
     targets = (ConvolutionUnit(), SystolicArray(3, 2))
     given = {name: value for t in targets for name, value in t.rule_parameters().items()}
     given |= _PARAMETERS | dict(parameters)
-    known = dict.fromkeys((*rules, *(rule for rule in RULES.values() if rule.analysis)))
-    return Request.of((), known, given, Limits())
+    return Request.of((), _with_analyses(rules, demanded), given, Limits())
+
+
+def _named(wants: str) -> frozenset[str]:
+    """Returns the names of the relations of demands."""
+    return frozenset(re.findall(r"\((\S+)", wants))
+
+
+def _with_analyses(rules: tuple[Rule, ...], demanded: frozenset[str]) -> list[Rule]:
+    """Returns rules and the analyses that add to a relation of theirs, of demands, or of such an analysis."""
+    known = dict.fromkeys(rules)
+    rest = [rule for rule in RULES.values() if rule.analysis and rule not in known]
+    relations = demanded.union(*map(_relations, known))
+    while found := [rule for rule in rest if _relations(rule, added=True) & relations]:
+        known |= dict.fromkeys(found)
+        relations = relations.union(*map(_relations, found))
+        rest = [rule for rule in rest if rule not in known]
+    return [*known]
+
+
+@cache
+def _relations(rule: Rule, added: bool = False) -> frozenset[str]:
+    """Returns the names of the relations and functions of a rule, or of those to which it adds rows."""
+    found = ((clause.texts[1], head) for clause in rule.clauses for head in clause.signatures if head.declaration)
+    return frozenset(head.name for actions, head in found if not added or f"({head.name} " in actions)
 
 
 @dataclass(frozen=True)
