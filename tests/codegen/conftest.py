@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
+from zlib import crc32
 
 import pytest
 
@@ -18,9 +20,12 @@ def everything_is_shared(request: pytest.FixtureRequest, monkeypatch: pytest.Mon
 
 
 @pytest.fixture(autouse=True)
-def passes_are_verified() -> Iterator[None]:
-    """A pass that breaks loops is named, in whatever test it does so."""
-    with verified_passes():
+def passes_are_verified(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A pass that breaks loops is named: in a fourth of the tests, as that takes a quarter of their time, and in slow
+    ones. What breaks is refused in all: finished loops are verified before they run.
+    """
+    chosen = crc32(request.node.nodeid.encode()) % 4 == 0 or request.node.get_closest_marker("slow")
+    with verified_passes() if chosen else nullcontext():
         yield
 
 

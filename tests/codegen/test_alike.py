@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from slow_cases import quick
 
 import glenside as gl
 from glenside.codegen.emit_c import printer
@@ -49,8 +51,10 @@ def test_other_dtypes_and_places_are_not_alike() -> None:
     assert len({*keys}) == 5
 
 
-@pytest.mark.parametrize("operator", ["LSTM", "GRU", "RNN"])
-@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize(
+    ("direction", "operator"),
+    quick(product(["forward", "reverse", "bidirectional"], ["LSTM", "GRU", "RNN"]), 0, 4, 8, unpacked=True),
+)
 def test_steps_of_a_recurrence_share_functions(operator: str, direction: str) -> None:
     few, many = (
         len(printer.source(lower(_recurrence(operator, direction, n), MACHINES["avx2"])).nests) for n in (6, 18)

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from fuzzing import Fuzzing
+from slow_cases import quick
 
 import glenside as gl
 from glenside.builder import layout
@@ -159,7 +160,7 @@ def test_nothing_else_is_stored_over_what_is_read() -> None:
 
 
 @pytest.mark.needs_compiler
-@pytest.mark.parametrize("program", [_residual(), _branches(3, 12)], ids=["residual", "branches"])
+@pytest.mark.parametrize("program", quick([_residual(), _branches(3, 12)], 0), ids=["residual", "branches"])
 def test_what_is_stored_in_place_is_right(program: Program) -> None:
     compiled = gl.compile(program, "none")
     x = np.random.default_rng(0).standard_normal(tuple(program.inputs["x"].dims)).astype(np.float32)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from slow_cases import quick
 
 import glenside as gl
 from glenside.codegen.loop_ir.ir import For, Loops, Nest, Way
@@ -35,10 +36,9 @@ def _with_border(loops: Loops) -> Nest:
 @pytest.mark.needs_compiler
 @pytest.mark.parametrize(
     "shape",
-    [(96, 14, 14, 3), *(pytest.param(s, marks=pytest.mark.slow) for s in [(160, 7, 7, 5), (64, 9, 23, 7)]),
-     (33, 13, 11, 3), (256, 5, 6, 3, 2)],
+    quick([(96, 14, 14, 3), (160, 7, 7, 5), (64, 9, 23, 7), (33, 13, 11, 3), (256, 5, 6, 3, 2)], 3, 4),
     ids=str,
-)  # fmt: skip
+)
 def test_threads_fill_a_border_along_with_what_lies_beside_it(shape: tuple[int, ...]) -> None:
     program = _padded(*shape)
     found = gl.compile(program, "none")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 
 import broken_loops
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from random_terms import terms
+from slow_cases import quick
 
 import glenside as gl
 from glenside.builder import pointwise
@@ -52,7 +54,7 @@ def test_a_convolution_and_winograd() -> None:
 @pytest.mark.parametrize(
     "away", [-np.inf, *(pytest.param(away, marks=pytest.mark.slow) for away in (np.finfo(np.float32).min, -1e9))]
 )
-@pytest.mark.parametrize("how", ["added", "selected", "one number", "scattered"])
+@pytest.mark.parametrize("how", quick(["added", "selected", "one number", "scattered"], 0, 3))
 def test_masks(away: float, how: str) -> None:
     """Large numbers of masks, however they are combined, do not make the check fail."""
     b = gl.Builder("p")
@@ -121,7 +123,7 @@ def _ok(*results: Term) -> None:
     assert report.ok, report
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dtype", quick(FLOATS, 0, 3))
 def test_what_is_exact_is_compared_exactly(dtype: str) -> None:
     """Sums, products and quotients of small whole numbers, and truths that are stored as they are."""
     b = gl.Builder("p")
@@ -138,19 +140,7 @@ def test_what_is_exact_is_compared_exactly(dtype: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "dtype"),
-    [
-        ("argmax", "float16"),
-        ("argmin", "float32"),
-        *(
-            pytest.param(kind, dtype, marks=pytest.mark.slow)
-            for kind, dtype in (
-                ("argmax", "float32"),
-                ("argmax", "float64"),
-                ("argmin", "float16"),
-                ("argmin", "float64"),
-            )
-        ),
-    ],
+    quick(product(["argmax", "argmin"], ["float16", "float32", "float64"]), 0, unpacked=True),
 )
 def test_equal_elements_of_one_formula_are_equal(kind: str, dtype: str) -> None:
     """Levels times a scale that no float is, as of a quantized network: what is computed of equal ones is equal."""
@@ -256,7 +246,7 @@ def test_loops_that_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
         assert report.residues.startswith("result 1 differs in")
 
 
-@pytest.mark.parametrize("old", [(1 / 3).hex(), "0.1367612173470392f", "exp_f"])
+@pytest.mark.parametrize("old", quick([(1 / 3).hex(), "0.1367612173470392f", "exp_f"], 0, 2))
 def test_rounding_that_is_wrong(monkeypatch: pytest.MonkeyPatch, old: str) -> None:
     """A constant, a coefficient and a function that are off by a few millionths: far below any guessed tolerance."""
     x = gl.Builder("p").input("x", (40,))
@@ -327,7 +317,7 @@ def test_networks(name: str) -> None:
         assert report.ok, report
 
 
-@pytest.mark.parametrize("exponent", ["-64", "-2", "0", "1", "3", "64", "65", "0.5"])
+@pytest.mark.parametrize("exponent", quick(["-64", "-2", "0", "1", "3", "64", "65", "0.5"], 0, 2, 6, 7))
 def test_powers_of_small_whole_exponents_are_products_over_residues(exponent: str) -> None:
     x = build("access-tensor", Tensor("x", Dims((3, 5)), "float32"))
     program = Program(pointwise.combine("pow", x, pointwise.filled(x, exponent)))

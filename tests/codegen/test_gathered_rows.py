@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 from fuzzing import Fuzzing
+from slow_cases import quick
 
 import glenside as gl
 from glenside.builder import layout, pointwise
@@ -130,7 +131,7 @@ def test_a_resize_stores_only_its_sums() -> None:
 
 
 @pytest.mark.needs_compiler
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", quick([1, 2], 1))
 def test_a_resize_of_a_computed_image(threads: int) -> None:
     b = gl.Builder("resize")
     x = b.relu(b.conv(b.input("x", (1, 3, 20, 30)), b.constant("w", (16, 3, 3, 3)), padding=1))

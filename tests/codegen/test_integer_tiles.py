@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from quantized_network import network, values
+from slow_cases import quick
 
 import glenside as gl
 from glenside.builder import layout, pointwise, quantization
@@ -64,8 +65,7 @@ def _of_vectors(lanes: int, rows: int, formula: Formula, given: list[Buffer]) ->
 EDGES = {"uint8": (0, 1, 127, 128, 255), "int8": (-128, -127, -1, 0, 127)}
 
 
-@pytest.mark.parametrize("lanes", [4, pytest.param(8, marks=pytest.mark.slow), 16])
-@pytest.mark.parametrize("shift", [0, pytest.param(77, marks=pytest.mark.slow), 128])
+@pytest.mark.parametrize(("lanes", "shift"), quick(product([4, 8, 16], [0, 77, 128]), 0, 8, unpacked=True))
 @pytest.mark.parametrize(("dot", "first", "second"), [(DOT_4, "uint8", "int8"), (DOT_4_TURNED, "int8", "uint8")])
 def test_four_products_at_a_time(dot: Instruction, first: str, second: str, lanes: int, shift: int) -> None:
     words = np.array(list(product(EDGES[first], repeat=4))[::5], first)
@@ -203,7 +203,7 @@ def test_zero_points(zero: int) -> None:
     assert "dot4_x" in _is_exact(program, HERE[:1])
 
 
-@pytest.mark.parametrize("weights", ["int8", "uint8"])
+@pytest.mark.parametrize("weights", quick(["int8", "uint8"], 1))
 def test_zero_points_that_programs_compute(weights: str) -> None:
     """Around unsigned bytes from which one zero point is taken, added again, and another number taken off."""
     b = gl.Builder("p")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from slow_cases import quick
 
 import glenside as gl
 from glenside.codegen.cost.count_work import predicted_nanoseconds
@@ -37,14 +38,10 @@ def _widths(body: Any) -> set[tuple[int, ...]]:
 
 
 SHAPES = [(32, 1, 7), (24, 3, 3), (20, 5, 3), (14, 2, 5), (64, 1, 1), (32, 8, 3), (5, 3, 3), (3, 1, 7)]
-FEWER = [(24, 3, 3), (14, 2, 5), (3, 1, 7)]
-"""A vector with a rest and less than one, and windows of three sizes."""
 
 
 @pytest.mark.needs_compiler
-@pytest.mark.parametrize(
-    "shape", [pytest.param(s, marks=[] if s in FEWER else [pytest.mark.slow]) for s in SHAPES], ids=str
-)
+@pytest.mark.parametrize("shape", quick(SHAPES, 1, 7), ids=str)
 def test_convolutions_to_few_channels(shape: tuple[int, int, int]) -> None:
     program = _to_few(*shape)
     (given,) = (t for t in program.tensors.values() if not t.constant)
@@ -65,10 +62,7 @@ def _in_groups(channels: int, groups: int, window: int) -> Program:
 
 
 @pytest.mark.needs_compiler
-@pytest.mark.parametrize(
-    "shape", [(96, 32, 3), *(pytest.param(s, marks=pytest.mark.slow) for s in [(30, 10, 3), (12, 4, 5)]), (21, 7, 5)],
-    ids=str,
-)  # fmt: skip
+@pytest.mark.parametrize("shape", quick([(96, 32, 3), (30, 10, 3), (12, 4, 5), (21, 7, 5)], 0), ids=str)
 def test_one_channel_of_each_group(shape: tuple[int, int, int]) -> None:
     program = _in_groups(*shape)
     x = np.random.default_rng(0).standard_normal((1, 3, 21, 19)).astype(np.float32)
@@ -88,9 +82,7 @@ def test_sums_of_numbers_are_of_several_rows() -> None:
 
 
 @pytest.mark.parametrize("name", MACHINES)
-@pytest.mark.parametrize(
-    "shape", [pytest.param(s, marks=[] if s in FEWER else [pytest.mark.slow]) for s in SHAPES], ids=str
-)
+@pytest.mark.parametrize("shape", quick(SHAPES, 1), ids=str)
 def test_nothing_is_read_or_stored_outside_on_any_machine(name: str, shape: tuple[int, int, int]) -> None:
     lowered = Lowered(_to_few(*shape, batch=2), MACHINES[name])
     assert faults(lowered.loops, lowered.arena) == []

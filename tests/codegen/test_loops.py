@@ -15,6 +15,7 @@ from example_values import VALUES, Example
 from hypothesis import HealthCheck, given, settings
 from operator_examples import OPERATORS
 from random_terms import terms, values_for
+from slow_cases import quick
 
 import glenside as gl
 from glenside.builder import layout
@@ -173,9 +174,7 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow if n in ("mobilenet-v1", "vit-s-16") else ()) for n in NETWORKS]
-)
+@pytest.mark.parametrize("name", quick(NETWORKS, 1))
 def test_networks(name: str) -> None:
     program = gl.models.load(name, **NETWORKS[name]).seeded_constants(0)
     _holds(program.term, _values(program), floats=False)
@@ -213,7 +212,7 @@ CHANGES = {
 WITHOUT_EFFECT = {("dropped", "border"): "the last row or column, which no step of a window of stride 2 reads"}
 
 
-@pytest.mark.parametrize(("shape", "way"), BROKEN, ids=str)
+@pytest.mark.parametrize(("shape", "way"), quick(BROKEN, 0, 2, 3, unpacked=True), ids=str)
 def test_every_mistake_is_found(shape: tuple[int, ...], way: str) -> None:
     """Faults are found by the verifier or by the result; the verifier has found each fault at which the interpreter
     stops.

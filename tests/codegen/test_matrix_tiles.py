@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from slow_cases import quick
 
 import glenside as gl
 from glenside.check.compiled import Function
@@ -95,8 +96,6 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "queries": _queries,
     "groups": lambda: _batched(3, 70, 64, 96),
 }
-REPEATED = ("whole", "one pair more", "many rows", "pointwise", "strided", "long sums", "windows", "queries")
-"""Whose tiles are among those of the others: computing them is slow, and their loops are looked at by default."""
 
 
 def _products(loops: Loops) -> list[For]:
@@ -224,7 +223,7 @@ def test_loops_are_well_formed(name: str, machine: Machine) -> None:
 
 @pytest.mark.needs_compiler
 @pytest.mark.parametrize("machine", MACHINES_HERE)
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in REPEATED else ()) for n in PROGRAMS])
+@pytest.mark.parametrize("name", quick(PROGRAMS, 5, 11))
 def test_programs_keep_to_their_bounds(name: str, machine: Machine) -> None:
     program = PROGRAMS[name]()
     found = _compiled(program, machine)

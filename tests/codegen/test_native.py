@@ -16,6 +16,7 @@ from example_values import VALUES, Example
 from hypothesis import HealthCheck, given, settings
 from operator_examples import OPERATORS
 from random_terms import terms, values_for
+from slow_cases import quick
 
 import glenside as gl
 from glenside.codegen.c_library.export import library
@@ -132,7 +133,7 @@ NETWORKS = {
 LARGE = pytest.param("mobilenet-v1", marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("name", [LARGE, *(name for name in NETWORKS if name != "mobilenet-v1")])
+@pytest.mark.parametrize("name", quick(NETWORKS, 1, 2))
 def test_networks(name: str) -> None:
     _network(name)
 

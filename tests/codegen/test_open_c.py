@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import completed
+from slow_cases import quick
 
 import glenside as gl
 from glenside.builder import layout
@@ -92,7 +93,7 @@ def _with_constants(past: int, seq: int) -> Program:
 
 
 @pytest.mark.needs_compiler
-@pytest.mark.parametrize("machine", ["plain", "native"])
+@pytest.mark.parametrize("machine", quick(["plain", "native"], 0))
 def test_constants_are_windows_of_those_of_the_greatest_sizes(tmp_path: Path, machine: str) -> None:
     library = _Library(tmp_path, gl.open_program(_with_constants, past=(1, 40), seq=(1, 12)), machine)
     assert {*library.lowered.windows} == {"mask", "first", "last"}

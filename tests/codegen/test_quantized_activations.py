@@ -33,8 +33,9 @@ def _compared(program: Program, function: gl.Function, scale: float = 1) -> tupl
     return tuple(float(np.abs(found - other).max() / np.abs(exact).max()) for other in (rounded, exact))
 
 
+QUICK = [("native", RANGES[0]), ("native", RANGES[3]), ("generic", RANGES[0])]
 CASES = [
-    pytest.param(name, *own, marks=[] if name == "native" or own is RANGES[0] else pytest.mark.slow)
+    pytest.param(name, *own, marks=[] if (name, own) in QUICK else pytest.mark.slow)
     for name in machines()
     for own in RANGES
     if name != "plain" and (name in ("native", "avx2", "generic") or own is not RANGES[0])

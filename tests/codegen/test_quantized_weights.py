@@ -31,8 +31,9 @@ def outputs(program: Program, function: gl.Function, seed: int = 0) -> tuple[np.
 RANGES = [("int4", -8, 7), ("uint4", 0, 15), ("int8", -128, 127), ("uint8", 0, 255), ("int8", -9, 3)]
 
 
+QUICK = [("native", RANGES[0]), ("native", RANGES[3]), ("generic", RANGES[0])]
 CASES = [
-    pytest.param(name, *own, marks=[] if name == "native" or own is RANGES[0] else pytest.mark.slow)
+    pytest.param(name, *own, marks=[] if (name, own) in QUICK else pytest.mark.slow)
     for name in machines()
     for own in RANGES
     if name != "plain"

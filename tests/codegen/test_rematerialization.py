@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from slow_cases import quick
 
 import glenside as gl
 from glenside.codegen.loop_ir.ir import Loops
@@ -68,7 +69,7 @@ def _step(network: Callable[[], Program]) -> tuple[Program, dict[str, Any]]:
 @pytest.mark.needs_compiler
 @pytest.mark.parametrize(
     ("network", "machine"),
-    [(_chain, "plain"), pytest.param(_joined, "native", marks=pytest.mark.slow), (_dense, "plain")],
+    quick([(_chain, "plain"), (_joined, "native"), (_dense, "plain")], 2, unpacked=True),
 )
 def test_bits_are_as_before_and_the_budget_is_held(network: Callable[[], Program], machine: str) -> None:
     program, given = _step(network)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from slow_cases import quick
 
 import glenside as gl
 from glenside.builder import Builder
@@ -49,7 +51,7 @@ def appending(order: tuple[int, ...], rows: int, past: int) -> Program:
 STATE = {"past.keys": "output_1", "past.values": "output_2"}
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 1, 0, 3), (0, 1, 3, 2), (0, 2, 1, 3)])
+@pytest.mark.parametrize("order", quick([(0, 1, 2, 3), (2, 1, 0, 3), (0, 1, 3, 2), (0, 2, 1, 3)], 0, 2))
 def test_rows_are_appended_in_place_along_each_axis(order: tuple[int, ...], tmp_path: Path) -> None:
     along = order.index(2)
     program = gl.open_program(lambda rows, past: appending(order, rows, past), rows=(1, 3), past=(0, 9))
@@ -190,8 +192,7 @@ def test_pages_are_read_from_a_pool_that_changes_in_place(is_open: bool) -> None
     np.testing.assert_array_equal(f.state["pool"], pool)
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize("along", [0, 2])
+@pytest.mark.parametrize(("along", "dtype"), quick(product([0, 2], ["bfloat16", "float16"]), 1, 2, unpacked=True))
 def test_rows_of_halves_from_an_onnx_file_are_appended_exactly(dtype: str, along: int, tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
     kind, make = getattr(onnx.TensorProto, dtype.upper()), onnx.helper

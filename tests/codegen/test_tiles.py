@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from slow_cases import quick
 
 import glenside as gl
 from glenside.builder import layout, pointwise, reductions
@@ -195,8 +196,9 @@ def test_softmax(shape: tuple[int, ...]) -> None:
     _agrees(Program(build("compute", "softmax", x)))
 
 
-@pytest.mark.parametrize("image", [(), (7, 7)], ids=str)
-@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize(
+    ("constant", "image"), quick(itertools.product([False, True], [(), (7, 7)]), 1, 2, unpacked=True), ids=str
+)
 def test_a_product_is_tiled_if_a_transposed_operand_is_added(image: tuple[int, ...], constant: bool) -> None:
     """As in MLP-Mixer, where the residual is stored with channels first and the product with channels last."""
 
@@ -213,7 +215,9 @@ def test_a_product_is_tiled_if_a_transposed_operand_is_added(image: tuple[int, .
     assert sum(across) < 2 * sum(along)
 
 
-@pytest.mark.parametrize(("kind", "size"), [*itertools.product(["sum", "max", "mean"], [3, 16, 70, 257])])
+@pytest.mark.parametrize(
+    ("kind", "size"), quick(itertools.product(["sum", "max", "mean"], [3, 16, 70, 257]), 0, 3, 5, 6, 10, unpacked=True)
+)
 def test_what_is_joined_along_lanes(kind: str, size: int) -> None:
     x = build("access", gl.Builder("p").input("x", (5, size)), 1)
     _agrees(Program(build("compute", f"reduce-{kind}", x)), tolerance=1e-5)

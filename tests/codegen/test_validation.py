@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from random_terms import terms
+from slow_cases import quick
 
 import glenside as gl
 from glenside.codegen.loop_ir.interpreter import interpret
@@ -54,7 +55,7 @@ def _passes(program: Program, way: str) -> None:
     assert not found.skipped, found.skipped
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", quick(WAYS, 0, 2, 4))
 def test_every_record(way: str) -> None:
     for record in RECORDS.values():
         assert isinstance(record, Operator | Compute)
@@ -93,7 +94,7 @@ def _convolution() -> Program:
 
 @pytest.mark.parametrize(
     "change",
-    [broken_loops.moved, pytest.param(broken_loops.stretched, marks=pytest.mark.slow), broken_loops.dropped],
+    quick([broken_loops.moved, broken_loops.stretched, broken_loops.dropped], 2),
     ids=["moved", "stretched", "dropped"],
 )
 def test_wrong_loops(change: broken_loops.Change) -> None:

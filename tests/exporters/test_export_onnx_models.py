@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from random_terms import values_for
+from slow_cases import quick
 
 import glenside as gl
 from glenside.exporters.onnx import export_onnx, save_onnx
@@ -101,7 +102,7 @@ def test_networks(name: str) -> None:
     same(program, inputs_of(program))
 
 
-@pytest.mark.parametrize("name", ["mobilenet-v1", "bert-base"])
+@pytest.mark.parametrize("name", quick(["mobilenet-v1", "bert-base"], 1))
 def test_optimized_networks(name: str) -> None:
     program = gl.optimize(gl.models.load(name, **NETWORKS[name]), gl.SystolicArray(8, 8)).program
     model = same(program, inputs_of(program))

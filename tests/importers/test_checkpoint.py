@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from checkpoint_files import written
 from gguf_files import logits
+from slow_cases import quick
 
 import glenside as gl
 from glenside.codegen.loop_ir.ir import Role
@@ -42,7 +43,7 @@ def evaluated(path: Path, rows: int, past: int = 9) -> np.ndarray:
 
 
 @pytest.mark.parametrize("arch", ["llama", "mistral", "qwen2", "qwen3", "gemma", "gpt2"])
-@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("rows", quick([1, 3], 1))
 def test_architectures(tmp_path: Path, arch: str, rows: int) -> None:
     weights = written(tmp_path, arch, files=rows)
     wanted = logits("qwen2" if arch in ("llama", "mistral") else arch, weights, TOKENS)  # halves rotate together
@@ -74,7 +75,7 @@ def test_windows_of_attention(tmp_path: Path, arch: str) -> None:
 
 
 @pytest.mark.needs_compiler
-@pytest.mark.parametrize("kind", ["F16", "BF16"])
+@pytest.mark.parametrize("kind", quick(["F16", "BF16"], 1))
 def test_halves_stay_halves(tmp_path: Path, kind: str) -> None:
     weights = written(tmp_path, "llama", kind)
     program = gl.load(tmp_path / "model.safetensors", dims={"rows": 1, "past": 9})

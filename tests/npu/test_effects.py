@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 from npu_programs import drawn_for, small_machine
+from slow_cases import quick
 
 from glenside.ir.errors import BadInput
 from glenside.npu.isa.base import Instruction
@@ -48,13 +50,7 @@ def _refused(program: NpuProgram, *, infers: bool = True) -> bool:
 
 @pytest.mark.parametrize(
     ("memory", "writes"),
-    [
-        *(
-            (memory, writes)
-            for memory in (LANES, WEIGHTS, ACCUMULATORS, TABLES, PARAMETERS)
-            for writes in (False, True)
-        ),
-    ],
+    quick(product((LANES, WEIGHTS, ACCUMULATORS, TABLES, PARAMETERS), (False, True)), 0, 3, 4, 7, 8, unpacked=True),
     ids=lambda own: getattr(own, "name", str(own)),
 )
 def test_waits_inferred_without_an_access_are_refused(

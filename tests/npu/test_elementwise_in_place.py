@@ -9,6 +9,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from slow_cases import quick
 
 import glenside as gl
 from glenside.analysis.element_sources import leaves_of
@@ -90,10 +91,7 @@ MACHINES = {
 }
 
 
-@pytest.mark.parametrize(
-    "which",
-    [pytest.param(name, marks=pytest.mark.slow if name.startswith(("several", "some")) else ()) for name in MACHINES],
-)
+@pytest.mark.parametrize("which", quick(MACHINES, 0))
 def test_additions_read_both_operands_where_they_are(which: str) -> None:
     channels, machine = MACHINES[which]
     network = _residual(channels, 8)
@@ -164,7 +162,7 @@ def test_mappings_without_strides_in_common_are_not_taken_together() -> None:
     assert {*told} == {False, True}
 
 
-@pytest.mark.parametrize("scratchpad", [pytest.param(1 << 16, marks=pytest.mark.slow), 5000, 3400])
+@pytest.mark.parametrize("scratchpad", quick([1 << 16, 5000, 3400], 1))
 def test_where_one_operand_has_no_room_both_come_from_memory(scratchpad: int) -> None:
     machine = Machine(8, 8, scratchpad=scratchpad, accumulators=64, bandwidth=8, latency=3)
     for network in (_residual(8, 9), _residual(8, 9, pool=True)):

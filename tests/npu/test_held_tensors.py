@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from npu_layers import MACHINES
 from npu_networks import network
+from slow_cases import quick
 
 import glenside as gl
 import glenside.quantization.calibration as Q
@@ -188,7 +189,7 @@ def test_what_does_not_stay_comes_by_windows() -> None:
     assert sum(bool(own) and all(own) for own in _lanes(found)) >= 3, _lanes(found)
 
 
-@pytest.mark.parametrize("scratchpad", [3700, 3500])
+@pytest.mark.parametrize("scratchpad", quick([3700, 3500], 0))
 def test_layers_run_strip_by_strip_where_lanes_have_no_room(scratchpad: int) -> None:
     found = _made(Machine(8, 6, scratchpad=scratchpad, bandwidth=8, accumulators=64, latency=3), None)
     _is_right(found)

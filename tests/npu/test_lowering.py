@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from npu_layers import MACHINES, layer
+from slow_cases import quick
 
 import glenside as gl
 from glenside.ir.errors import BadInput
@@ -38,7 +39,7 @@ def _lowered(program: Program, machine: Machine, which: int = 0, seed: int = 0) 
     return lowered(mapped, result.prepared, machine, seed)
 
 
-@pytest.mark.parametrize("seed", [pytest.param(n, marks=pytest.mark.slow if n > 6 else ()) for n in range(12)])
+@pytest.mark.parametrize("seed", quick(range(12), 0, 2, 3, 4, 5, 6))
 def test_layers_drawn_at_random(seed: int) -> None:
     pick = random.Random(seed)
     program = _lowered(layer(pick), MACHINES[seed % len(MACHINES)], pick.randrange(8), seed)
@@ -120,14 +121,7 @@ def _spread(kernel: tuple[int, int], strides: tuple[int, int], channels: tuple[i
 
 @pytest.mark.parametrize(
     ("kernel", "strides"),
-    [
-        ((1, 2), (3, 3)),
-        ((3, 3), (2, 2)),
-        *(
-            pytest.param(*each, marks=pytest.mark.slow)
-            for each in (((2, 2), (2, 2)), ((1, 3), (2, 2)), ((4, 1), (2, 1)))
-        ),
-    ],
+    quick([((1, 2), (3, 3)), ((3, 3), (2, 2)), ((2, 2), (2, 2)), ((1, 3), (2, 2)), ((4, 1), (2, 1))], 1, unpacked=True),
 )
 def test_transposed_convolutions(kernel: tuple[int, int], strides: tuple[int, int]) -> None:
     """Windows that do not overlap are moved after the array; otherwise rows have zeros between elements, because sums
@@ -149,12 +143,16 @@ def test_transposed_convolutions(kernel: tuple[int, int], strides: tuple[int, in
 
 @pytest.mark.parametrize(
     "machine",
-    [
-        Machine(2, 8, parameters=1),
-        Machine(2, 8, scratchpad=96),
-        Machine(2, 7, scratchpad=120, parameters=1, tables=2, instructions=2),
-        pytest.param(Machine(1, 8, scratchpad=40, accumulators=4, parameters=2), marks=pytest.mark.slow),
-    ],
+    quick(
+        [
+            Machine(2, 8, parameters=1),
+            Machine(2, 8, scratchpad=96),
+            Machine(2, 7, scratchpad=120, parameters=1, tables=2, instructions=2),
+            Machine(1, 8, scratchpad=40, accumulators=4, parameters=2),
+        ],
+        0,
+        2,
+    ),
     ids=str,
 )
 def test_rows_of_sums_pass_through_fewer_rows_of_lanes_and_parameters(machine: Machine) -> None:

@@ -20,6 +20,7 @@ from command_line import run
 from npu_layers import MACHINES
 from npu_networks import network
 from onnx_integer_networks import Graph
+from slow_cases import quick
 
 import glenside as gl
 from glenside.ir.errors import BadInput
@@ -91,14 +92,12 @@ def _many(number: int, seeds: range, in_rtl: bool = False) -> None:
     assert max(spread) > 0.2  # bytes that are all alike show nothing
 
 
-@pytest.mark.parametrize(
-    "number", [pytest.param(n, marks=pytest.mark.slow if n % 3 else ()) for n in range(len(MACHINES))]
-)
+@pytest.mark.parametrize("number", quick(range(len(MACHINES)), 0))
 def test_networks_from_input_to_result(number: int) -> None:
     _many(number, range(2 * number, 2 * number + 2))
 
 
-@pytest.mark.parametrize("seed", [1050, 5028])
+@pytest.mark.parametrize("seed", quick([1050, 5028], 1))
 def test_strips_of_odd_layers(seed: int) -> None:
     """One that reads more than the tensor of the layer before it; one that for a strip reads zeros around it alone."""
     found = _integers(seed)
@@ -166,9 +165,7 @@ def test_max_pools_and_what_is_added() -> None:
     assert noise < 0.02 * signal
 
 
-@pytest.mark.parametrize(
-    "number", [pytest.param(n, marks=pytest.mark.slow if n % 2 else ()) for n in range(len(MACHINES))]
-)
+@pytest.mark.parametrize("number", quick(range(len(MACHINES)), 0, 4))
 def test_results_are_on_their_way_while_sums_take_all_lanes(number: int) -> None:
     """A layer whose sums stay has no rows of lanes for results, and reads nothing that the one before it made."""
     g, machine = Graph(number), MACHINES[number]
@@ -420,7 +417,7 @@ def test_ctrl_c_while_quicker_programs_are_looked_for_keeps_the_first(
 
 @pytest.mark.parametrize(
     ("form", "more"),
-    [("QDQ", {}), ("QOperator", {}), ("QDQ", {"AddQDQPairToWeight": True})],
+    quick([("QDQ", {}), ("QOperator", {}), ("QDQ", {"AddQDQPairToWeight": True})], 0, 1, unpacked=True),
     ids=["QDQ", "QOperator", "QDQ of weights too"],
 )
 def test_files_of_onnxruntimes_quantizer(form: str, more: dict[str, bool], tmp_path: Path) -> None:

@@ -219,7 +219,9 @@ def _check(kind: str, seed: int) -> str:
     return "refused" if refused == 2 else "right"
 
 
-@pytest.mark.parametrize("kind", [pytest.param(k, marks=pytest.mark.slow if k == "conv" else ()) for k in _LAYERS])
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=pytest.mark.slow if k in ("conv", "conv 3d", "attention") else ()) for k in _LAYERS]
+)
 def test_layers_with_sizes_of_zero_and_one(kind: str) -> None:
     assert _check(kind, 1) in ("right", "refused")
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from npu_layers import MACHINES
+from slow_cases import quick
 
 import glenside as gl
 from glenside.builder import quantization
@@ -192,7 +193,7 @@ def _gate(whole: bool) -> Program:
     return b.finish(_bytes(b, b.conv(z, _weights(b, "v", (5, 4, 1, 1))), 0.03, 0))
 
 
-@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("whole", quick([False, True], 0))
 def test_gates_are_exact(whole: bool) -> None:
     program = _gate(whole)
     made = _made(program, MACHINES[1 + whole])

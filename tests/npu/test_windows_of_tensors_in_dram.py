@@ -6,6 +6,7 @@ from math import inf
 
 import numpy as np
 import pytest
+from slow_cases import quick
 
 import glenside as gl
 from glenside.npu.lowering.allocation.skewed_layout import Reads
@@ -26,7 +27,7 @@ def _dilated() -> gl.Program:
     return b.finish(b.conv(b.relu(y), b.constant("u", (5, 4, 1, 1)))).seeded_constants(0)
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(7, 3), pytest.param(16, 16, marks=pytest.mark.slow), (4, 4)])
+@pytest.mark.parametrize(("rows", "columns"), quick([(7, 3), (16, 16), (4, 4)], 0, unpacked=True))
 def test_no_element_is_where_a_zero_has_to_be(rows: int, columns: int) -> None:
     made = gl.npu_program(_dilated(), gl.NPU(rows, columns), quantize="random")
     assert wrong(made, execute.run(made).dram) == []

@@ -85,7 +85,7 @@ def tried(data: bytes) -> str | None:
 
 def _import_and_run(model: onnx.ModelProto) -> None:
     program = program_of_model(model, dims=_named_dims(model), allow_opaque=len(model.graph.node) % 2 == 0)
-    types = [term.type for term in postorder(program.term)]
+    types = [*(term.type for term in postorder(program.term)), *program.inputs.values()]  # also of unused inputs
     if len(types) < 2000 and all(t.size < 20_000 for t in types if isinstance(t, AccessType)):
         try:
             evaluate([program.term], {**program.constants, **program_inputs(program)})

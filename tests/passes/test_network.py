@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from slow_cases import quick
 
 import glenside as gl
 from glenside.builder import Builder
@@ -96,7 +97,7 @@ def _products_of_numbers(program: Program) -> list[Term]:
     return [t for t in found if t.attributes[0] in ("elementwise-mul", "elementwise-div")]
 
 
-@pytest.mark.parametrize("make", [_stack, lambda after: _residual(2, after)], ids=["stack", "residual"])
+@pytest.mark.parametrize("make", quick([_stack, lambda after: _residual(2, after)], 0), ids=["stack", "residual"])
 def test_batch_norms_behind_convolutions_cost_nothing(make: Callable[[After], Program]) -> None:
     program = make(_norm)
     assert _products_of_numbers(program)
@@ -155,7 +156,7 @@ def test_no_product_is_computed_twice_to_save_a_copy() -> None:
     assert kinds.count("product-unit") == len(program.layers) == len(found.layers)
 
 
-@pytest.mark.parametrize("iterations", [2, 5])
+@pytest.mark.parametrize("iterations", quick([2, 5], 1))
 def test_a_search_that_is_cut_short_gives_an_equal_program(iterations: int) -> None:
     program = _residual(2, _norm)
     found = _rewritten(program, Search(gl.Limits(iterations=iterations)))

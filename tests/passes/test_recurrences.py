@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
+from slow_cases import quick
 
 import glenside as gl
 from glenside.builder.layout import concatenate, element, reshape, stack
@@ -123,7 +125,7 @@ def test_steps_become_a_loop(case: dict[str, Any], steps: int) -> None:
 @pytest.mark.parametrize(
     ("case", "target"),
     [
-        *(pytest.param(case, "none", marks=[pytest.mark.slow] * _in_parts(case)) for case in CASES),
+        *(pytest.param(c, "none", marks=[pytest.mark.slow] * (_in_parts(c) or i % 2)) for i, c in enumerate(CASES)),
         *(pytest.param(c, "cpu", marks=[pytest.mark.slow] * (c not in (CASES[11], CASES[12]))) for c in CASES[9:14]),
     ],
     ids=str,
@@ -138,11 +140,7 @@ def test_loops_are_compiled(case: dict[str, Any], target: str) -> None:
 
 @pytest.mark.parametrize(
     ("case", "machine"),
-    [
-        *((case, "native") for case in (CASES[2], CASES[4], CASES[10], CASES[11])),
-        *(pytest.param(case, "plain", marks=pytest.mark.slow) for case in (CASES[2], CASES[4], CASES[10])),
-        (CASES[11], "plain"),
-    ],
+    quick(product((CASES[2], CASES[4], CASES[10], CASES[11]), ("native", "plain")), 2, 6, 7, unpacked=True),
     ids=str,
 )
 def test_compiled_loops_pass_the_exact_check(case: dict[str, Any], machine: str) -> None:
