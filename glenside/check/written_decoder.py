@@ -8,7 +8,7 @@ from pathlib import Path
 
 from glenside.check.open_function import checked_function, lowered_open
 from glenside.check.written_c import read_back
-from glenside.codegen.c_library.decoder import STEP, decoder_library
+from glenside.codegen.c_library.decoder import STEP, check_ranges, decoder_library
 from glenside.codegen.c_library.export import Library
 from glenside.codegen.c_library.exported import exported
 from glenside.codegen.lowering.quantized_activations import with_activations
@@ -40,6 +40,7 @@ def write_decoder(
         raise BadInput(f"a decoder in C is written to a folder, and {path} is a file")
     if not isinstance(program, OpenProgram):
         raise BadInput(f"a decoder in C has open rows, as of gl.load(.., dims={{'rows': (1, 16)}}), got {program!r}")
+    check_ranges(program.ranges)
     lowered = lowered_open(program.mapped(partial(with_activations, dtype=activations)), of)
     if of is None or is_here(of):
         checked_function(lowered, check=False)  # compares results where loops alone do not show what they compute

@@ -15,6 +15,7 @@ import onnxruntime
 import pytest
 from command_line import run
 from onnx import numpy_helper, parser
+from slow_cases import quick
 
 import glenside as gl
 
@@ -132,7 +133,7 @@ def test_what_cannot_be_is_one_sentence_and_nothing_is_written(
     assert {path: path.read_bytes() for path in points.iterdir()} == before
 
 
-@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("which", quick([signal.SIGINT, signal.SIGTERM], 0))
 def test_a_signal_leaves_the_run_and_the_network_after_a_whole_step(points: Path, which: int) -> None:
     kept, out = points / "run.npz", points / "out.onnx"
     words = ["train", points / "points.glenside", points / "data.npz", "--on", "interpreter", "--epochs", "1000000"]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from slow_cases import quick
 
 import glenside as gl
 from glenside.builder.builder import Again
@@ -97,7 +98,7 @@ def test_a_growing_cache_gives_the_logits_of_a_masked_one(more: dict) -> None:
 
 
 @pytest.mark.parametrize("machine", ["avx2", pytest.param("avx512vnni", marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("heads", "kv_heads"), [(14, 2), pytest.param(3, 3, marks=pytest.mark.slow), (11, 1)])
+@pytest.mark.parametrize(("heads", "kv_heads"), quick([(14, 2), (3, 3), (11, 1)], 0, unpacked=True))
 def test_any_grouping_of_heads_is_tiled(heads: int, kv_heads: int, machine: str) -> None:
     shape = replace(SHAPE, layers=1, heads=heads, kv_heads=kv_heads)
     assert lowered_open(growing(shape), MACHINES[machine]).remarks == []

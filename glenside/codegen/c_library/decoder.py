@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import prod
 from string import Template
 
@@ -14,6 +15,19 @@ from glenside.ir.errors import BadInput
 STEP = "decoder_step"
 """The C name of the step."""
 FILES = ("main.c", "decoder.c", "decoder.h", f"{STEP}.c", f"{STEP}.h", "decoder.weights")
+
+
+_LEAST = {"rows": (1, 1), "past": (0, 1)}
+"""The least size and the step of a range."""
+
+
+def check_ranges(ranges: Mapping[str, Sequence[int]], required: Sequence[str] = ()) -> None:
+    """Raises BadInput for ranges of rows or past that a decoder in C does not have, or that lack a required size."""
+    given = {size: ranges.get(size, (-1,)) for size in _LEAST if size in ranges or size in required}
+    if any(tuple(own[::2]) != _LEAST[size] for size, own in given.items()) or ranges.get("rows", (1, 2))[1] < 2:
+        raise BadInput(
+            "a decoder in C computes 1 to N tokens, N at least 2, after 0 to M others: --dim rows=1..N, past=0..M"
+        )
 
 
 def decoder_library(step: Exported) -> Library:
@@ -32,11 +46,7 @@ def decoder_library(step: Exported) -> Library:
         raise BadInput(
             "a decoder in C is one that gl.load gives of a .gguf file or a checkpoint, of open rows and past"
         )
-    least = {"rows": (1, 1)} | ({} if is_ring else {"past": (0, 1)})
-    if any(step.ranges.get(size, (-1,))[::2] != own for size, own in least.items()) or step.ranges["rows"][1] < 2:
-        raise BadInput(
-            "a decoder in C computes 1 to N tokens, N at least 2, after 0 to M others: --dim rows=1..N, past=0..M"
-        )
+    check_ranges(step.ranges, ("rows",) if is_ring else ("rows", "past"))
     copied = next((b.name for b in caches if step.in_place.get(b.name) != results[after[b.name]]), "")
     if copied:
         raise BadInput(f"{step.title} copies its state {copied} at each step, which a decoder in C does not")
