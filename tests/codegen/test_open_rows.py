@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
 import numpy as np
 import pytest
 
 import glenside as gl
 from glenside.builder import layout
-from glenside.codegen.loop_ir.ir import For, Statement, Way
+from glenside.check.open_function import lowered_open
+from glenside.codegen.loop_ir.ir import For, Role, Statement, Store, Way
+from glenside.codegen.processor.model import MACHINES
 from glenside.codegen.scheduling.tile_partition import tiles_of_rows
 from glenside.ir.index_map import Axis
 from glenside.ir.open_integer import OpenInteger
@@ -76,3 +82,38 @@ def test_few_rows_read_keys_as_they_are_stored_and_many_pack_them() -> None:
         loops = f.lowered.template.at({"rows": rows, "keys": 33}, None)
         packed[rows] = sum(packing.buffer.dims.product() for packing in loops.packings)
     assert packed == {7: 0, 8: 3 * 32 * 24}, "of 33 keys the last is read as it is stored"
+
+
+def _of_matrix(rows: int, columns: int = 80, depth: int = 900) -> Program:
+    b = gl.Builder("of a matrix")
+    return b.finish(b.matmul(b.input("x", (rows, depth)), b.input("w", (depth, columns))))
+
+
+def test_many_rows_copy_panels_of_a_large_matrix_that_is_read_as_it_is_stored() -> None:
+    machine = MACHINES["avx2"]
+    f = gl.open_program(_of_matrix, rows=(1, 300))
+    lowered = lowered_open(f, replace(machine, l2=1 << 18))
+    copied = {}
+    for rows in (1, 2, 3, 11, 12, 300):
+        loops = lowered.template.at({"rows": rows}, None)
+        copied[rows] = any(_copies(loop) for nest in loops.nests for loop in nest.body)
+    assert copied == {1: False, 2: False, 3: False, 11: False, 12: True, 300: True}
+
+
+def _copies(statement: Statement) -> bool:
+    if isinstance(statement, Store):
+        return statement.buffer.role is Role.SCRATCH
+    return isinstance(statement, For) and statement.axis.size > 0 and any(map(_copies, statement.body))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 8, 11, 12, 13, 14, 48, 55, 300])
+def test_rows_of_a_matrix_that_is_read_as_it_is_stored(rows: int) -> None:
+    f = _compiled_matrix()
+    draw = np.random.default_rng(rows)
+    x, w = (draw.standard_normal(dims).astype("float32") for dims in ((rows, 900), (900, 80)))
+    np.testing.assert_allclose(f(x, w), x @ w, rtol=1e-3, atol=1e-3)
+
+
+@cache
+def _compiled_matrix() -> Any:
+    return gl.compile(gl.open_program(_of_matrix, rows=(1, 300)), "none")

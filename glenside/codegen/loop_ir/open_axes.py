@@ -26,6 +26,12 @@ def axis_of(number: int, size: int) -> Axis:
     return Axis(number, size, int(is_open(size)))
 
 
+def at_least(size: int, least: int) -> int:
+    """Returns 1 if a size is at least a number, else 0."""
+    times = size // least
+    return 2 * times // (times + 1)
+
+
 def bytes_assumed(buffer: Buffer, machine: Machine) -> int:
     """Returns the bytes of a buffer for decisions about schedules: more than L1, less than L2, if its size is open."""
     return _OF_L1 * machine.l1 if is_open(buffer.dims.product()) else buffer.bytes

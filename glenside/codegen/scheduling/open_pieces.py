@@ -15,7 +15,7 @@ from math import prod
 from glenside.codegen.loop_ir.affine_analysis import at, changed, coefficient, loads_in, substituted, with_places
 from glenside.codegen.loop_ir.compute_block import Block, ScheduledBlock
 from glenside.codegen.loop_ir.ir import For, Packing, Role, Statement, Way
-from glenside.codegen.loop_ir.open_axes import is_open
+from glenside.codegen.loop_ir.open_axes import at_least, bytes_assumed, is_open
 from glenside.codegen.processor.model import Machine
 from glenside.codegen.scheduling.tile_partition import least_lanes
 from glenside.codegen.scheduling.vectorize import joined_in_lanes, lanes_of, spread
@@ -27,13 +27,15 @@ _VECTORS = 4
 """Vectors of the columns of a tile; half as many with few registers."""
 _FEW = 8
 """The fewest rows for which columns are packed: packing costs what sums in lanes cost for about as many rows."""
+_FEW_IN_TILE = 2
+"""The most rows of tiles that have more columns than others, for they have registers left."""
 _TILES = 8
 """Tiles of rows in the largest piece, which read the same panels of columns from near caches."""
 
 Piece = tuple[int, int, int, int]
 """The first element, the number of elements of a piece, how many pieces, and the most of these (1: any number).
 
-A single piece of an open number of elements is fewer than the last number.
+The last number of a single piece of an open number of elements is the most of these.
 """
 
 
@@ -98,9 +100,8 @@ class _FewRows:
         rows = prod(axis.size for axis in shared)
         if len(packed) != 1 or not is_open(rows):
             return None
-        times = rows // _FEW
         order = sorted(block.axes, key=lambda axis: -abs(coefficient(packed[0], axis)))
-        return cls(block, columns, tuple(order), 2 * times // (times + 1))
+        return cls(block, columns, tuple(order), at_least(rows, _FEW))
 
     def in_lanes(self, axes: Iterator[int], machine: Machine) -> list[Statement] | None:
         """Returns the loops for few rows, which have no steps for many; None if sums cannot be in lanes."""
@@ -137,7 +138,11 @@ def _in_pieces(
         of_columns = [(columns, piece) for piece in _column_pieces(columns.size, joined.local.dtype, machine)]
     of_rows: list[list[tuple[Axis, Piece]]] = [[]]
     if rows is not None:
-        of_rows = [[(rows, piece) for piece in own] for own in _row_pieces(rows.size, machine, bool(of_columns))]
+        if of_columns:
+            cuts = [_pieces(rows.size, [height_of(machine), *_halves(height_of(machine))])]
+        else:
+            cuts = _row_pieces(rows.size, machine, *_as_stored(block, columns, machine))
+        of_rows = [[(rows, piece) for piece in own] for own in cuts]
     for choice in of_rows:
         made = _each_piece(block, outer, [own for own in (choice, of_columns) if own], axes, schedule)
         if made is not None:
@@ -166,6 +171,17 @@ def _each_piece(
         packings |= dict.fromkeys(made.packings)
         bodies += _within(cut.loops, [_serial(statement) for statement in made.statements])
     return ScheduledBlock(spread(outer, bodies, steps) if outer else _parallel(bodies, steps), tuple(packings))
+
+
+def _as_stored(block: Block, columns: Axis | None, machine: Machine) -> tuple[bool, bool]:
+    """Returns whether columns are read as they are stored, and whether their panels may be copied."""
+    (joined,) = block.joined
+    if columns is None:
+        return False, False
+    along = [load for load in loads_in(joined.element) if coefficient(load.place, columns)]
+    is_stored = all(load.buffer.role is not Role.CONSTANT and coefficient(load.place, columns) == 1 for load in along)
+    is_fixed = not any(axis.limit for axis in joined.axes)
+    return is_stored, is_fixed and any(2 * bytes_assumed(load.buffer, machine) > machine.l2 for load in along)
 
 
 def _has_fixed_rows(block: Block, columns: Axis | None, kept: Mapping[Axis, int], least: int, machine: Machine) -> bool:
@@ -203,16 +219,24 @@ class _Cut:
         return replace(moved, axes=tuple(axis for axis in own if axis.is_loop), around=around)
 
 
-def _row_pieces(size: int, machine: Machine, few: bool) -> list[list[Piece]]:
+def _row_pieces(size: int, machine: Machine, is_stored: bool, is_copied: bool) -> list[list[Piece]]:
     """Returns how rows may be cut, the best first: several tiles, and the rest as one block, in which each panel of
-    columns is read once; or a tile at a time. For `few` pieces, tiles, and the rest in parts.
+    columns is read once; or a tile at a time.
+
+    is_stored  True if columns are read as they are stored: then tiles of one or two rows have more columns
+    is_copied  True if many rows together read copies of their panels
     """
     height = height_of(machine)
-    if few:
-        return [_pieces(size, [height, *_halves(height)])]
     found = _pieces(size, [_TILES * height, *range(height, 0, -1)])
     (_, whole, times, _), *_ = found
-    return [[found[0], (whole * times, size - whole * times, 1, whole)], found]
+    first, rest, most = found[0], size - whole * times, whole - 1
+    if not is_stored:
+        return [[first, (whole * times, rest, 1, most)], found]
+    if is_copied:
+        first, rest, most = (0, size * at_least(size, 2 * height), 1, 1), size, 2 * height - 1
+        rest -= first[1]
+    begin, few = size - rest, rest * (1 - at_least(rest, _FEW_IN_TILE + 1))
+    return [[first, (begin, rest - few, 1, most), (begin, few, 1, _FEW_IN_TILE)], found]
 
 
 def _halves(height: int) -> list[int]:

@@ -28,7 +28,7 @@ from glenside.codegen.loop_ir.ir import (
     Store,
     Way,
 )
-from glenside.codegen.loop_ir.open_axes import bytes_assumed
+from glenside.codegen.loop_ir.open_axes import at_least, bytes_assumed, is_open
 from glenside.codegen.memory.buffer_arena import in_line
 from glenside.codegen.processor.model import Machine
 from glenside.codegen.scheduling.tile_partition import pieces_of
@@ -282,7 +282,8 @@ def panels_computed(parts: Sequence[Formula], size: Dims, tiles: int, machine: M
 def with_first_alone(rows: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
     """Splits pieces of rows, (first, height, times), so that the first piece is a single tile."""
     (begin, height, times), *others = rows
-    return [(begin, height, 1), *([(begin + height, height, times - 1)] if times > 1 else []), *others]
+    first = at_least(times, 1) if is_open(times) else 1
+    return [(begin, height, first), *([(begin + height, height, times - first)] if times > 1 else []), *others]
 
 
 def is_near(loads: Sequence[Load], columns: Axis, tiles: int, panels: int, machine: Machine) -> bool:

@@ -173,7 +173,7 @@ class Tiles:
         if len(best) > 1 and kept[best[0]] == kept[best[1]] and 2 * best[0].size < self.machine.registers:
             if self._fits(best[0].size, min(widths)):
                 found = best[1::-1]  # whole rows of a small image, several per tile
-        rows, unit = (*(axis.likely for axis in found), 1, 1)[:2]
+        rows, unit = (*(max(1, int(axis.likely)) for axis in found), 1, 1)[:2]
         return TilingDecision(self.columns, self.packed, tuple(found), *self._best_shape(rows, unit, widths))
 
     def apply(self, decision: TilingDecision) -> ScheduledBlock:
@@ -202,7 +202,7 @@ class Tiles:
     def _widths(self) -> tuple[int, ...]:
         """Returns the widths that tiles may have; packed operands that several blocks share need the same one."""
         is_piece = any(axis.limit for axis in (*self.block.around, *self.block.axes))
-        return (width_of(self.machine),) if is_piece else (1, 2, 3, 4)
+        return (width_of(self.machine),) if is_piece and self.packed else (1, 2, 3, 4)
 
     def _fits(self, rows: int, width: int) -> bool:
         return self._registers(rows * width, width) <= self.machine.registers
@@ -320,7 +320,7 @@ class Tiles:
                 panel, inner = Axis(next(self.axes), piece[-1]), []
                 alone = all(a.size == 1 for a in (panel, *outer))  # parallelize over its tiles
                 steps = self.steps * piece[1] * piece[2] // columns.size if alone else 0
-                single = alone or is_open(tiles)
+                single = alone or (is_open(tiles) and self.rows[0].limit > 1)
                 self.copied = {} if single else self._copied(piece, sum(times for *_, times in row_pieces))
                 of_rows = with_first_alone(row_pieces) if self.copied else row_pieces
                 for rows in of_rows:

@@ -9,7 +9,7 @@ from math import prod
 
 from glenside.codegen.loop_ir.affine_analysis import at, substituted
 from glenside.codegen.loop_ir.ir import Buffer, For, Statement, Way
-from glenside.codegen.loop_ir.open_axes import is_open
+from glenside.codegen.loop_ir.open_axes import at_least, is_open
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.index_map import Axis, Index, flattened
 
@@ -105,12 +105,12 @@ def tiles_of_rows(rows: Sequence[Axis], height: int) -> list[tuple[int, int, int
     """Cuts the outer axis of the rows, if there is one, into (first, height, times)."""
     if not rows:
         return [(0, 1, 1)]
-    return _open_rows_of(rows[0].size, rows[0].limit, height) if rows[0].limit else rows_of(rows[0].size, height)
+    return _open_rows_of(rows[0].size, height) if rows[0].limit else rows_of(rows[0].size, height)
 
 
-def _open_rows_of(size: int, limit: int, height: int) -> list[tuple[int, int, int]]:
-    """Cuts fewer than `limit` rows, an open number, into (first, height, times): whole tiles, and two equal ones."""
-    whole = size // height - (size + limit - height) // limit
+def _open_rows_of(size: int, height: int) -> list[tuple[int, int, int]]:
+    """Cuts an open number of rows into (first, height, times): whole tiles, and two equal ones."""
+    whole = size // height - at_least(size, height)
     left, pieces, begin = size - whole * height, list[tuple[int, int, int]](), 0
     heights = [(n,) if n <= height else (n - n // 2, n // 2) for n in range(2 * height)]
     for own in range(height, 0, -1):
