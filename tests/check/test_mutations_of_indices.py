@@ -51,13 +51,13 @@ def alarms(seed: int, count: int) -> list[str]:
 
 
 def test_no_mutant_of_an_index_is_called_equal() -> None:
-    judged = [missed(seed) for seed in range(6)]
-    assert sum(wrong for wrong, _ in judged) > 15
+    judged = [missed(seed) for seed in range(2)]
+    assert sum(wrong for wrong, _ in judged) > 5
     assert [text for _, texts in judged for text in texts] == []
 
 
 def test_equal_indices_are_called_equal() -> None:
-    assert [text for seed in range(3) for text in alarms(seed, 2)] == []
+    assert alarms(0, 2) == []
 
 
 @pytest.mark.slow
@@ -104,8 +104,8 @@ def judged_gradients(seed: int) -> tuple[int, list[str]]:
 
 
 def test_gradients_above_indices_are_told_from_wrong_ones() -> None:
-    judged = [judged_gradients(seed) for seed in range(3)]
-    assert sum(wrong for wrong, _ in judged) > 5
+    judged = [judged_gradients(seed) for seed in range(2)]
+    assert sum(wrong for wrong, _ in judged) > 3
     assert [text for _, texts in judged for text in texts] == []
 
 

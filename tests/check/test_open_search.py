@@ -131,6 +131,7 @@ def test_compiled_variants_agree_with_the_program(
 
 
 @pytest.mark.needs_compiler
+@pytest.mark.slow
 def test_state_is_kept_across_variants() -> None:
     """A prompt runs in the form for many rows and tokens in that for one, on the same cache."""
     program = gl.open_program(_latent, rows=(1, 64), past=(0, 200))

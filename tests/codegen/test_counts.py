@@ -163,6 +163,7 @@ def test_numbers_that_are_stored_count_as_the_part_of_a_vector_that_they_are(dty
         assert stores(count // lanes, lanes, way=Way.VECTOR) == stores(count)
 
 
+@pytest.mark.slow
 def test_every_nest_of_a_network_takes_something() -> None:
     network = gl.models.mobilenet_v3_large(resolution=64)
     taken = predicted_nanoseconds(_lowered(network), MACHINE)

@@ -303,6 +303,7 @@ def _pyramid(height: int, width: int) -> Program:
     return b.finish(layout.concatenate(levels, 1))
 
 
+@pytest.mark.slow
 def test_images_whose_sizes_become_odd() -> None:
     f = gl.compile(gl.open_program(_pyramid, "pyramid", height=(2, 20), width=(2, 20, 2)))
     for height, width in ((2, 2), (3, 20), (6, 14), (11, 4), (20, 18)):

@@ -93,6 +93,7 @@ def test_an_element_changes_by_at_most_what_the_report_says() -> None:
     assert (np.abs(near.reshape(blocks.shape) - blocks) <= (bound + 1e-6) * np.abs(blocks).max(-1, keepdims=True)).all()
 
 
+@pytest.mark.slow
 def test_a_gated_layer_through_the_search() -> None:
     """The search keeps products of integers; products of one input share its rounded copy."""
     rng, b = np.random.default_rng(0), gl.Builder()

@@ -34,9 +34,9 @@ def peak():
         return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM"))
 
 path, *dims = sys.argv[1:]
-before, start = peak(), time.perf_counter()
+before, start = peak(), time.process_time()
 program = load_onnx(path, dims={name: int(size) for name, size in (d.split("=") for d in dims)})
-print(time.perf_counter() - start, before, peak(), len(program.layers))
+print(time.process_time() - start, before, peak(), len(program.layers))
 """
 
 

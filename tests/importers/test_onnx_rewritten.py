@@ -13,6 +13,7 @@ onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
 from onnx_networks import NETWORKS, random_inputs, run_onnxruntime, small  # noqa: E402
+from onnx_nodes import saturates  # noqa: E402
 
 import glenside as gl  # noqa: E402
 from glenside.check import is_equal  # noqa: E402
@@ -39,7 +40,7 @@ def optimized(level: str) -> Rewrite:
 def dynamic(source: Path, to: Path, name: str) -> None:
     from onnxruntime.quantization import quantize_dynamic
 
-    quantize_dynamic(source, to, per_channel=True)
+    quantize_dynamic(source, to, per_channel=True, reduce_range=saturates())
 
 
 class Samples:

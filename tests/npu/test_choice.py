@@ -82,6 +82,7 @@ def _least(options: Mapping[str, Sequence[Option]], results: Mapping[Term, str],
 
 
 @pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 40), marks=pytest.mark.slow)], ids=["few", "many"])
+@pytest.mark.slow
 def test_no_choice_takes_less(seeds: range) -> None:
     compared = 0
     for seed in seeds:

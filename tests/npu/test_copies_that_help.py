@@ -112,6 +112,7 @@ def test_what_copies_tell_is_what_one_process_finds(monkeypatch: pytest.MonkeyPa
     assert not any(told)
 
 
+@pytest.mark.slow
 def test_layers_that_are_alike_are_written_as_if_they_were_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     found, kept = _of(_alike()), list[int]()
     once = Memo.once

@@ -114,6 +114,7 @@ def test_a_copy_does_not_meet_an_input_that_is_held() -> None:
             _held(found, made)
 
 
+@pytest.mark.slow
 def test_two_inputs_of_a_product() -> None:
     """One stays where the host puts it: each element is needed once."""
     g = Graph()

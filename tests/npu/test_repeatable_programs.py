@@ -86,6 +86,7 @@ def test_an_answer_that_was_kept_has_the_same_mappings(tmp_path: Path) -> None:
     assert fronts[0] == fronts[1]
 
 
+@pytest.mark.slow
 def test_work_and_no_clock_ends_a_choice() -> None:
     network = _network()
     result = gl.optimize(network.program, gl.NPU(MACHINE), verify=False)

@@ -53,6 +53,7 @@ MADE = ("--target", "npu:4x4", "--quantize", "random", "-o", "n.bin", "--no-cach
 
 
 @pytest.mark.usefixtures("timed")
+@pytest.mark.slow
 def test_no_time_gives_the_program_that_takes_none_to_choose(network: Path, tmp_path: Path) -> None:
     done = completed("tensorize", network, *MADE, "--on", "simulator", "--time-limit", "1e-9", folder=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -64,6 +64,7 @@ def test_tables_go_on_with_the_innermost_loop() -> None:
     assert [each.tables for each in unrolled(replace(own, weights=Address(40)), LANES)] == [3, 3]
 
 
+@pytest.mark.slow
 def test_a_machine_of_a_thousand_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Filters stream; their parameters are alike in a row, and lie in a row of 1024."""
     g, count = Graph(), 1030

@@ -156,6 +156,7 @@ def _walks(program: NpuProgram) -> list[tuple[int, Spread]]:
     return [(n, own) for n, own in enumerate(program.queue("dma")) if isinstance(own, Spread) and own.tables > 1]
 
 
+@pytest.mark.slow
 def test_a_depthwise_layer_comes_by_walks() -> None:
     program = _depthwise()
     done = execute.run(program)

@@ -85,8 +85,10 @@ def tried(data: bytes) -> str | None:
 
 def _import_and_run(model: onnx.ModelProto) -> None:
     program = program_of_model(model, dims=_named_dims(model), allow_opaque=len(model.graph.node) % 2 == 0)
-    types = [*(term.type for term in postorder(program.term)), *program.inputs.values()]  # also of unused inputs
-    if len(types) < 2000 and all(t.size < 20_000 for t in types if isinstance(t, AccessType)):
+    types = [term.type for term in postorder(program.term)]
+    sizes = [t.size for t in types if isinstance(t, AccessType)]
+    sizes += [t.dims.product() for t in program.inputs.values()]  # also those that nothing reads
+    if len(types) < 2000 and all(size < 20_000 for size in sizes):
         try:
             evaluate([program.term], {**program.constants, **program_inputs(program)})
         except GlensideError:

@@ -167,6 +167,7 @@ def test_a_search_that_is_cut_short_gives_an_equal_program(iterations: int) -> N
     assert result.check().ok
 
 
+@pytest.mark.slow
 def test_a_search_that_is_interrupted_gives_an_equal_program() -> None:
     program = _residual(2, _norm)
 

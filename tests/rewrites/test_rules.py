@@ -110,13 +110,14 @@ OF_FORMS = [
 
 
 def _together() -> Iterator[object]:
-    """Each rule with each set of families, on its first example and on those after it. Slow are the latter, and rules
-    of a family that a set before has; of a set that has no other, its first rule is not.
+    """Each rule with each set of families, on its first example and on those after it. Slow are the latter, and all but
+    the first rule of each family that no set before has; of a set that has none, its first rule is not.
     """
     before = set[str]()
     for i, families in enumerate((*TOGETHER, *OF_FORMS)):
         rules = [rule for rule in of_families(families) if rule.examples]
-        new = [rule for rule in rules if rule.family not in before] or rules[:1]
+        first_of = {rule.family: rule for rule in reversed(rules) if rule.family not in before}
+        new = [*first_of.values()] or rules[:1]
         for rule in rules:
             for first, examples in ((True, rule.examples[:1]), (False, rule.examples[1:])):
                 marks = [] if rule in new and first else [pytest.mark.slow]

@@ -159,6 +159,7 @@ def test_no_unit_moves_more_than_before(layout: str, loads: str, stores: str) ->
     assert np.allclose(_computed(program), _computed(result.program), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_only_the_concatenation_is_left_where_every_address_is_free() -> None:
     result = gl.optimize(_small_network(), UNIT)
     assert [copy["what"] for copy in _reported(result) if copy["place"] == "inside"] == ["concatenate"]

@@ -125,6 +125,7 @@ def test_the_front_is_that_of_all_forms(dims: tuple[int, ...], filters: int, str
         pytest.param(48000, 64, 32, 4, 2, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_transposed_convolutions_that_users_reported(
     length: int, channels: int, filters: int, window: int, stride: int
 ) -> None:

@@ -302,6 +302,7 @@ def test_mobilenet_v1_takes_what_a_prototype_took() -> None:
     assert (report.baseline["cycles"], report.total["cycles"]) == (2_133_012 + 28 * 4, 289_580 + 28 * 4)
 
 
+@pytest.mark.slow
 def test_mobilenet_v1_takes_a_seventh_of_the_baseline_cycles() -> None:
     """As many as the oracle of all windows, packs and swaps, of which rows taken together are not found to be better.
 

@@ -40,6 +40,7 @@ def assert_equal_on(target: gl.Target, program: gl.Program) -> None:
     assert is_equal(result.report.checked), (str(program), result.report.checked)
 
 
+@pytest.mark.slow
 def test_dilations_of_one_axis_alone_on_two_parties() -> None:
     b = Builder("mixed")
     x, w = b.input("x", (1, 1, 2, 6)), b.constant("w", (1, 1, 3, 2))
