@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from allocations import measured_peak, tiled
+from slow_cases import quick
 
 import glenside as gl
 from glenside.analysis.liveness import live_through, peak_bytes, taken
@@ -36,7 +37,7 @@ NETWORKS = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow if n == "resnet-18" else ()) for n in NETWORKS]
+    "name", quick(NETWORKS, *(i for i, n in enumerate(NETWORKS) if n in ("unet-small", "vit-s-16")))
 )
 def test_networks(name: str) -> None:
     agrees(tiled(gl.models.load(name, **NETWORKS[name]), 256))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from slow_cases import quick
 
 from glenside.builder import Builder
 from glenside.check import EXACT, check, is_equal
@@ -148,7 +149,7 @@ def test_what_is_rounded_and_never_decided_is_said(term: Term, found: str) -> No
     ],
     ids=["a half above an even number", "zero", "a bound that is far"],
 )
-@pytest.mark.parametrize("shown", ["bias", "weights"])
+@pytest.mark.parametrize("shown", quick(["bias", "weights"], 1))
 def test_numbers_are_moved_to_where_programs_differ(right: str, wrong: Callable[[Term], Term], shown: str) -> None:
     """Thirds of sums of products are seldom halves or 0; along a bias, and along weights, the way there is straight."""
     weights = build("access-tensor", Tensor("w", Dims((3, 7)), "float32"))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from slow_cases import quick
 
 import glenside as gl
 import glenside.check.open_search as searching
@@ -113,10 +114,7 @@ def test_sizes_between_points_take_the_nearest_one(past: int) -> None:
 @pytest.mark.needs_compiler
 @pytest.mark.parametrize(
     ("make", "ranges"),
-    [
-        (_attention, {"n": (0, 300)}),
-        (_mean, {"n": (1, 100)}),
-    ],
+    quick([(_attention, {"n": (0, 300)}), (_mean, {"n": (1, 100)})], 0, unpacked=True),
 )
 def test_compiled_variants_agree_with_the_program(
     make: Callable[..., Program], ranges: dict[str, tuple[int, int]]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import run
 from hand_gradients import dense, squared
+from slow_cases import quick
 
 import glenside as gl
 from glenside.builder.pointwise import relu
@@ -24,7 +25,7 @@ def network() -> Program:
     return Program(build("compute", "reduce-sum", relu(linear(x, w).result)))
 
 
-@pytest.mark.parametrize("ending", ["json", "onnx"])
+@pytest.mark.parametrize("ending", quick(["json", "onnx"], 1))
 def test_gradients_are_known_by_the_names_of_their_results(
     network: Program, ending: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

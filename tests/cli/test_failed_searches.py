@@ -70,14 +70,14 @@ def test_the_baseline_is_kept_and_checked_on_every_target(target: gl.Target) -> 
 
 
 COMMANDS = (
-    ("tensorize", "--target", "npu:4x4"),
+    pytest.param(("tensorize", "--target", "npu:4x4"), marks=pytest.mark.slow),
     ("tensorize", "--target", "mpc:semi2k"),
     ("optimize", "--target", "cpu:8MB"),
     pytest.param(("optimize", "--array", "4x4", "--emit", "egraph", "-o", "OUT.json"), marks=pytest.mark.slow),
     pytest.param(("layout",), marks=pytest.mark.slow),
     pytest.param(("compare", "--array", "4x4"), marks=pytest.mark.slow),
     ("compile", "--target", "cpu", "-o", "OUT.c"),
-    ("sweep", "--arrays", "4x4", "--jobs", "1"),
+    pytest.param(("sweep", "--arrays", "4x4", "--jobs", "1"), marks=pytest.mark.slow),
 )
 
 

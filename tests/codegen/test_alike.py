@@ -25,7 +25,7 @@ NETWORKS = {
 
 
 @pytest.mark.parametrize("machine", [MACHINES["avx2"], None], ids=["avx2", "plain"])
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", quick(NETWORKS, 1))
 def test_what_is_printed_once_is_the_same(name: str, machine: Machine | None, monkeypatch: Any) -> None:
     loops = lower(gl.models.load(name, **NETWORKS[name]).seeded_constants(0), machine)
     found = printer.source(loops)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from slow_cases import quick
 
 import glenside as gl
 from glenside.codegen.c_library.export import library
@@ -58,7 +59,7 @@ def _agrees(program: Program, target: gl.CPU | None = None) -> Loops:
 @pytest.mark.usefixtures("every")
 @pytest.mark.parametrize(
     "shape",
-    [pytest.param((24, 40, 9, 14, 3, 1), marks=pytest.mark.slow), (16, 20, 13, 7, 5, 2), (33, 7, 6, 21, 3, 1)],
+    quick([(24, 40, 9, 14, 3, 1), (16, 20, 13, 7, 5, 2), (33, 7, 6, 21, 3, 1)], 1),
     ids=str,
 )
 def test_a_depthwise_convolution_and_the_products_after_it(shape: tuple[int, ...]) -> None:

@@ -36,7 +36,7 @@ def _with_border(loops: Loops) -> Nest:
 @pytest.mark.needs_compiler
 @pytest.mark.parametrize(
     "shape",
-    quick([(96, 14, 14, 3), (160, 7, 7, 5), (64, 9, 23, 7), (33, 13, 11, 3), (256, 5, 6, 3, 2)], 3, 4),
+    quick([(96, 14, 14, 3), (160, 7, 7, 5), (64, 9, 23, 7), (33, 13, 11, 3), (256, 5, 6, 3, 2)], 3),
     ids=str,
 )
 def test_threads_fill_a_border_along_with_what_lies_beside_it(shape: tuple[int, ...]) -> None:

@@ -149,7 +149,7 @@ def test_no_vector_is_on_the_stack(name: str, machine: str, tmp_path: Path) -> N
 
 @pytest.mark.needs_compiler
 @needs_objdump
-@pytest.mark.parametrize("name", ["3x3", "1x1", "depthwise", "matmul"])
+@pytest.mark.parametrize("name", quick(["3x3", "1x1", "depthwise", "matmul"], 2, 3))
 def test_rows_are_at_constants_from_a_pointer(name: str, tmp_path: Path) -> None:
     assert addresses(_disassembled(PROGRAMS[name], "avx512", tmp_path)) == []
 

@@ -187,7 +187,7 @@ def test_convolutions_of_bytes(shape: tuple[int, ...], dtype: str) -> None:
     assert (dot if groups < channels else "add_product_x") in text
 
 
-@pytest.mark.parametrize("zero", [0, 3, pytest.param(255, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("zero", quick([0, 3, 255], 1))
 def test_zero_points(zero: int) -> None:
     """Unsigned bytes with signed weights, and zero points as padding."""
     b = gl.Builder("p")

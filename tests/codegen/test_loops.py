@@ -180,7 +180,7 @@ def test_networks(name: str) -> None:
     _holds(program.term, _values(program), floats=False)
 
 
-@pytest.mark.parametrize("name", ["mobilenet-v1", pytest.param("resnet-50", marks=pytest.mark.slow), "bert-base"])
+@pytest.mark.parametrize("name", quick(["mobilenet-v1", "resnet-50", "bert-base"], 0))
 def test_large_networks_are_checked(name: str) -> None:
     loops = lower(gl.models.load(name), MACHINES["avx512"])
     assert any(statement.way is Way.PARALLEL for statement in _loops_of(loops))

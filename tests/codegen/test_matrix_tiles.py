@@ -299,7 +299,7 @@ def test_rows_that_several_products_read_are_packed_once() -> None:
     assert sum(title.endswith(" packed") for title in titles) == 1, titles
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", quick(PROGRAMS, 1, 5, 7, 11))
 def test_what_is_remembered_of_other_blocks_changes_no_loops(name: str) -> None:
     program = PROGRAMS[name]()
     select_schedule._known.cache_clear()

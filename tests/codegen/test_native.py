@@ -133,7 +133,7 @@ NETWORKS = {
 LARGE = pytest.param("mobilenet-v1", marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("name", quick(NETWORKS, 1, 2))
+@pytest.mark.parametrize("name", quick(NETWORKS, 2))
 def test_networks(name: str) -> None:
     _network(name)
 

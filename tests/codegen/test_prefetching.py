@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from slow_cases import quick
 
 import glenside as gl
 from glenside.codegen.loop_ir.affine_analysis import loads_in
@@ -100,7 +101,7 @@ def _read(body: Sequence[Statement], at: dict[int, int], name: str) -> Iterator[
             )  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(("window", "stride"), [pytest.param(3, 1, marks=pytest.mark.slow), (3, 2), (5, 1), (3, 3)])
+@pytest.mark.parametrize(("window", "stride"), quick([(3, 1), (3, 2), (5, 1), (3, 3)], 1, 3, unpacked=True))
 def test_a_band_asks_for_what_the_next_one_reads(window: int, stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it but what this one read, and little else."""
     for least in ("_LEAST_BYTES", "_LEAST_ROWS"):

@@ -51,7 +51,7 @@ def appending(order: tuple[int, ...], rows: int, past: int) -> Program:
 STATE = {"past.keys": "output_1", "past.values": "output_2"}
 
 
-@pytest.mark.parametrize("order", quick([(0, 1, 2, 3), (2, 1, 0, 3), (0, 1, 3, 2), (0, 2, 1, 3)], 0, 2))
+@pytest.mark.parametrize("order", quick([(0, 1, 2, 3), (2, 1, 0, 3), (0, 1, 3, 2), (0, 2, 1, 3)], 2))
 def test_rows_are_appended_in_place_along_each_axis(order: tuple[int, ...], tmp_path: Path) -> None:
     along = order.index(2)
     program = gl.open_program(lambda rows, past: appending(order, rows, past), rows=(1, 3), past=(0, 9))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from npu_layers import MACHINES
 from onnx_integer_networks import Graph
+from slow_cases import quick
 
 import glenside as gl
 from glenside.ir.errors import BadInput
@@ -54,8 +55,15 @@ CONVOLUTIONS = [
 
 @pytest.mark.parametrize(
     ("operand", "zero", "number"),
-    [("uint8", 200, n) for n in range(len(CONVOLUTIONS))]
-    + [pytest.param("int8", 5, n, marks=pytest.mark.slow if n != 2 else ()) for n in range(len(CONVOLUTIONS))],
+    quick(
+        [(dtype, zero, n) for n in range(len(CONVOLUTIONS)) for dtype, zero in (("uint8", 200), ("int8", 5))],
+        0,
+        2,
+        5,
+        6,
+        8,
+        unpacked=True,
+    ),
 )
 def test_convolutions(number: int, operand: str, zero: int, tmp_path: Path) -> None:
     shape, filters, more = CONVOLUTIONS[number]
