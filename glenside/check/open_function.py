@@ -9,10 +9,14 @@ from time import perf_counter
 from glenside.check.compiled import CheckFailed
 from glenside.check.open_search import OpenForm, OpenSearch
 from glenside.codegen.lowering.quantized_activations import with_activations
+from glenside.codegen.open_sizes.chain import Link, OpenChain
 from glenside.codegen.open_sizes.function import OpenFunction
 from glenside.codegen.open_sizes.lowered import OpenLowered
+from glenside.codegen.open_sizes.open_blocks import OpenBlocks
+from glenside.codegen.open_sizes.template import NotUniform
 from glenside.codegen.open_sizes.variants import OpenVariants
 from glenside.codegen.processor.model import Machine, is_here
+from glenside.codegen.verify.verifier import Unverified
 from glenside.ir.errors import BadInput
 from glenside.ir.open_program import OpenProgram
 from glenside.ir.program import Program
@@ -23,21 +27,63 @@ from glenside.targets.base import PricesAlgebra
 
 def compiled_open(
     program: OpenProgram, target: PricesAlgebra | None, of: Machine | None, check: bool, activations: str
-) -> OpenFunction | OpenVariants:
+) -> OpenFunction | OpenVariants | OpenChain:
     """Compiles a program with open sizes for a machine; with a target, in the forms that are cheapest at its sizes.
 
-    Raises BadInput; CheckFailed if `check` is set and fails.
+    Repeated blocks of a program are compiled once. Raises BadInput; CheckFailed if `check` is set and fails.
     """
     if of is not None and not is_here(of):
         raise BadInput(f"this computer has no {of.name}")
-    program = program.mapped(lambda own: with_activations(own, activations))
-    variants, choose = lowered_variants(program, of, target)
-    functions = [checked_function(one, check) for one in variants]
+    found = _chain(program, target, of, check, activations)
+    if found is not None:
+        return found
+    functions, choose = _functions(_rounding(program, activations), target, of, check)
     return functions[0] if len(functions) == 1 else OpenVariants(functions, choose)
 
 
+def _functions(
+    program: OpenProgram, target: PricesAlgebra | None, of: Machine | None, check: bool, infers_sizes: bool = True
+) -> tuple[list[OpenFunction], Callable[[Mapping[str, int]], int]]:
+    variants, choose = lowered_variants(program, of, target, infers_sizes)
+    return [checked_function(one, check) for one in variants], choose
+
+
+def _rounding(program: OpenProgram, activations: str, require: bool = True) -> OpenProgram:
+    return program.mapped(lambda own: with_activations(own, activations, require=require))
+
+
+def _chain(
+    program: OpenProgram, target: PricesAlgebra | None, of: Machine | None, check: bool, activations: str
+) -> OpenChain | None:
+    """Compiles a program as a chain of blocks; None if it has no repeated ones, or they are not the same at all sizes.
+
+    Raises CheckFailed.
+    """
+    try:
+        blocks = OpenBlocks.of(program)
+        if blocks is None:
+            return None
+        with_activations(blocks.sample, activations)  # some stages may have no products
+        known: dict[int, Link] = {}
+        links = list[Link]()
+        for number, stage in enumerate(blocks.first):
+            own = _rounding(blocks.program(number), activations, require=False)
+            if stage.kind not in known:
+                known[stage.kind] = Link(stage, *_functions(own, target, of, check, False))
+                links.append(known[stage.kind])
+                continue
+            like, lowered = known[stage.kind], list[OpenLowered]()
+            for function in like.functions:
+                lowered.append(function.lowered.with_constants(own, lowered))
+            functions = [f.with_constants(o) for f, o in zip(like.functions, lowered, strict=True)]
+            links.append(Link(stage, functions, like.choose))
+        return OpenChain(program, blocks.sample, links)
+    except (BadInput, NotUniform, Unverified):
+        return None
+
+
 def lowered_variants(
-    program: OpenProgram, of: Machine | None, target: PricesAlgebra | None
+    program: OpenProgram, of: Machine | None, target: PricesAlgebra | None, infers_sizes: bool = True
 ) -> tuple[list[OpenLowered], Callable[[Mapping[str, int]], int]]:
     """Lowers the forms of a program with open sizes that are cheapest at some of them; without a target, as written.
 
@@ -46,27 +92,28 @@ def lowered_variants(
     Returns them, the one that saves most first, and which is the cheapest at given sizes. Raises BadInput, Unverified.
     """
     if target is None or of is None:
-        return [lowered_open(program, of)], lambda _: 0
+        return [lowered_open(program, of, infers_sizes)], lambda _: 0
     began, prepare = perf_counter(), prepared_for_processors()
     search = OpenSearch(program.mapped(prepare), target)
     choice = search.choice()
     seconds, found = perf_counter() - began, list[OpenLowered]()
     for form in choice.forms:
-        lowered = OpenLowered(program, of, partial(_formed, form, prepare), found)
+        lowered = OpenLowered(program, of, partial(_formed, form, prepare), found, infers_sizes)
         lowered.seconds = {"search": seconds, **lowered.seconds}
         lowered.remarks += [*search.remarks, *([str(form)] if form.taken or len(choice.forms) > 1 else [])]
         found.append(lowered)
     return found, choice.at
 
 
-def lowered_open(program: OpenProgram, of: Machine | None) -> OpenLowered:
+def lowered_open(program: OpenProgram, of: Machine | None, infers_sizes: bool = True) -> OpenLowered:
     """Lowers a program with open sizes as it is written for a machine, or to plain loops for None.
 
     Raises BadInput, Unverified.
     """
     if of is None:
-        return OpenLowered(program, of)
-    return OpenLowered(program, of, partial(_formed, OpenForm(), prepared_for_processors()))
+        return OpenLowered(program, of, infers_sizes=infers_sizes)
+    prepare = partial(_formed, OpenForm(), prepared_for_processors())
+    return OpenLowered(program, of, prepare, infers_sizes=infers_sizes)
 
 
 def _formed(form: OpenForm, prepare: Callable[[Program], Program], own: Program, sizes: Mapping[str, int]) -> Program:

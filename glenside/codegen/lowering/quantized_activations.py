@@ -26,10 +26,11 @@ _DEEP = 4
 """Steps of a block that an instruction adds: blocks of other lengths stay floats."""
 
 
-def with_activations(program: Program, dtype: str) -> Program:
+def with_activations(program: Program, dtype: str, *, require: bool = True) -> Program:
     """Rounds activations of products with weights of few bits to a dtype of `ACTIVATIONS`; float32 keeps them.
 
-    A remark of the program gives the number of products, and the bound of the error. Raises BadInput if there is none.
+    A remark of the program gives the number of products, and the bound of the error. Raises BadInput if there is none,
+    unless `require` is False.
     """
     if dtype not in ACTIVATIONS:
         raise BadInput(
@@ -55,6 +56,8 @@ def with_activations(program: Program, dtype: str) -> Program:
         return build("compute", "dot-product", build("access-product", *own, *pair.attributes))
 
     roots = rebuild_all(program.roots, replaced)
+    if not count and not require:
+        return program
     if not count:
         raise BadInput(
             f"activations are rounded to int8 for products with weights of 4 or 8 bits in blocks, and {program.name} "

@@ -21,7 +21,7 @@ from glenside.semantics.interpreter import evaluate
 from glenside.semantics.native import Native
 
 if TYPE_CHECKING:
-    from glenside.codegen.open_sizes.function import OpenFunction
+    from glenside.codegen.open_sizes.callable import OpenCallable
 
 _TOLERANCE = 1e-4
 """The largest difference of a float, relative to the largest number of a result: sums may be in another order."""
@@ -56,7 +56,7 @@ def _direction(a: Array) -> Array:
     return np.asarray(2 * (many - np.floor(many)) - 1)
 
 
-def differences(function: OpenFunction, program: OpenProgram, choices: Sequence[Mapping[str, int]]) -> Iterator[str]:
+def differences(function: OpenCallable, program: OpenProgram, choices: Sequence[Mapping[str, int]]) -> Iterator[str]:
     """Yields a sentence for each result that differs from the interpreter's, on random inputs of several sizes.
 
     The programs of these sizes are evaluated together: constants that are the same are read and unpacked once.

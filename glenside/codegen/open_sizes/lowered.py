@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
@@ -16,6 +17,7 @@ from glenside.codegen.loop_ir.ir import Buffer, Loops, Packing, Role, required
 from glenside.codegen.loop_ir.results_in_place import in_place
 from glenside.codegen.lowering.constant_preparation import prepared
 from glenside.codegen.memory.buffer_arena import Arena, arena
+from glenside.codegen.open_sizes.callable import require_inferable
 from glenside.codegen.open_sizes.open_terms import have_same, program_of_all_sizes, same_array
 from glenside.codegen.open_sizes.samples import Samples, sample_sizes, sizes_of, verified_sizes
 from glenside.codegen.open_sizes.source_text import SourceTemplate, tokens_of
@@ -24,6 +26,7 @@ from glenside.codegen.pipeline import lower
 from glenside.codegen.processor.model import Machine
 from glenside.codegen.runtime.arguments import given_array
 from glenside.codegen.scheduling.constant_packing import packed_constants
+from glenside.codegen.translation_validation.validate import packed_wrongly
 from glenside.codegen.verify.verifier import Unverified, verify
 from glenside.codegen.verify.verify_loops import Checker
 from glenside.ir.errors import BadInput, GlensideError
@@ -40,6 +43,8 @@ _WINDOWS_TRIED, _MAX_RANK = 6, 5
 """The sizes at which windows of constants are compared, and their most axes."""
 _TEXTS = 2
 """Sizes, other than the ends of the ranges, of which C is printed and compared."""
+_LIKE = 2
+"""Samples at which programs that differ in constants are compared."""
 _MOST_KEPT = 8
 """Programs of some sizes that are kept."""
 _PERIOD = 400
@@ -71,6 +76,7 @@ class OpenLowered:
 
     prepare   what is done with the program of given sizes before it is lowered
     variants  other forms of the program, whose packed constants are used where they are the same
+    infers_sizes  True if each open size must be that of an axis of an input
     made      arrays of constants that are the same at all sizes: of buffers, and of packings
     compared  those of these packings that are verified
 
@@ -83,8 +89,10 @@ class OpenLowered:
         machine: Machine | None,
         prepare: Callable[[Program, Mapping[str, int]], Program] = lambda p, _: p,
         variants: Sequence[OpenLowered] = (),
+        infers_sizes: bool = True,
     ) -> None:
         self.open, self.machine, self._prepare, self._variants = program, machine, prepare, variants
+        self.infers_sizes = infers_sizes
         self.verified: list[Verified] = []
         self.remarks: list[str] = []
         self._programs: dict[tuple[int, ...], Program] = {}
@@ -128,6 +136,7 @@ class OpenLowered:
         self.made: dict[Buffer | Packing, Array] = {}
         self._compared: set[Buffer | Packing] = set()
         programs = [self.program_at(own) for own in samples.sizes]
+        self._samples = [(sizes, own.term) for sizes, own in zip(samples.sizes[:_LIKE], programs, strict=False)]
         self.program = program_of_all_sizes(programs, samples.sizes, samples.representative, sizes_of(self.open))
         try:
             loops = lower(self.program, machine, without)
@@ -136,7 +145,8 @@ class OpenLowered:
         self.template = Template(self.program, loops)
         self.buffers: Sequence[OpenBuffer] = self.template.buffers
         self.inputs = [b for b in self.buffers if b.role is Role.INPUT]
-        self._require_inferable()
+        if self.infers_sizes:
+            require_inferable(self.open, self.inputs)
         self.planned_elements = self._most_elements()
         self._greatest = self.template.at(self.open.greatest, None, self.planned_elements)
         self.in_place = self._in_place(samples.representative)
@@ -202,6 +212,40 @@ class OpenLowered:
         places = {own[buffer]: place for buffer, place in self.arena.places.items()}
         return replace(self.arena, places=places, in_place={own[a]: own[b] for a, b in self.arena.in_place.items()})
 
+    def with_constants(self, program: OpenProgram, variants: Sequence[OpenLowered]) -> OpenLowered:
+        """Returns the same loops and C for a program with other constants. Raises NotUniform, Unverified.
+
+        Raises NotUniform if the program has other terms after the passes, or another constant of one element.
+        """
+        own = copy(self)
+        own.open, own._variants, own._programs, own.made, own._compared = program, variants, {}, {}, set()
+        programs = [own.program_at(sizes) for sizes, _ in self._samples]
+        if any(found.term is not term for found, (_, term) in zip(programs, self._samples, strict=True)):
+            raise NotUniform("blocks differ after the passes")
+        single = [name for name, tensor in programs[0].constants_declared.items() if tensor.dims.product() == 1]
+        if any(name not in self.fixed or not have_same(name, [self.fixed[name], programs[0]]) for name in single):
+            raise NotUniform("blocks have different numbers")
+        if not all(have_same(name, programs) for name in self.fixed):
+            raise NotUniform("constants depend on the sizes in some blocks alone")
+        own.fixed = dict.fromkeys(self.fixed, programs[0])
+        if self.windows:
+            greatest = own.program_at(self.open.greatest).constants
+            own.windows = {name: replace(window, whole=greatest[name]) for name, window in self.windows.items()}
+            own.computed = {*self.computed}
+            for one in self.verified:
+                own._verify_constants(own.program_at(one.sizes), one.sizes)
+            if len(own.windows) < len(self.windows):
+                raise NotUniform("constants depend on the sizes in some blocks alone")
+        own._require_packed()
+        own._programs = {}
+        return own
+
+    def _require_packed(self) -> None:
+        """Raises Unverified if constants of the greatest sizes are not packed from those of the program."""
+        constants = self.constants_at(self._greatest, self.open.greatest)
+        for fault in packed_wrongly(self._greatest.packings, constants, next(iter(self.fixed.values())).constants):
+            raise Unverified(str(fault))
+
     @property
     def shares(self) -> bool:
         """True if some loop is parallel."""
@@ -226,12 +270,6 @@ class OpenLowered:
             most += [{**self.open.greatest, name: size} for size in sizes]
         own = [b for b in self.buffers if b.role is Role.TEMPORARY]
         return {b.name: max(prod(b.at(sizes)) for sizes in most) for b in own}
-
-    def _require_inferable(self) -> None:
-        known = {size.name for buffer in self.inputs for size, *_ in buffer.inferable()}
-        for name in self.open.ranges:
-            if name not in known:
-                raise BadInput(f"the open size {name} is not the size of an axis of an input")
 
     def _sort_constants(self, programs: Sequence[Program]) -> None:
         """Finds the constants that are the same for all sizes, and those that are windows of the greatest one."""
