@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
+from glenside.builder.builder import Again, LazyArrays, Value
 from glenside.builder.layout import split_at
 from glenside.ir.operand import Array
 from glenside.ir.program import Program, Signature, entry_of
@@ -82,28 +83,13 @@ def repeated_blocks(program: Program, varying: Collection[str] = ()) -> Cut | No
     return _Graph(program, frozenset(varying)).cut()
 
 
-class RenamedArrays(Mapping[str, Array]):
-    """Arrays under other names: name -> the name in another mapping. Values are read from it on demand."""
-
-    def __init__(self, whole: Mapping[str, Array], names: Mapping[str, str]) -> None:
-        self._whole = whole
-        self._names = {name: other for name, other in names.items() if other in whole}
-
-    def __getitem__(self, name: str) -> Array:
-        return self._whole[self._names[name]]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._names
-
-    def entry(self, name: str) -> object:
-        """Returns the array or function of a name, as in the other mapping."""
-        return entry_of(self._whole, self._names[name])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
+def _renamed_arrays(whole: Mapping[str, Array], names: Mapping[str, str]) -> LazyArrays:
+    """Returns arrays under other names, name -> the name in the other mapping; they are read from it on demand."""
+    known = {name: other for name, other in names.items() if other in whole}
+    entries: dict[str, Value] = {
+        name: Again(partial(whole.__getitem__, other), entry_of(whole, other)) for name, other in known.items()
+    }
+    return LazyArrays(entries, lambda _, array: array)
 
 
 class _Graph:
@@ -405,7 +391,7 @@ class _Stages:
         program = Program(
             term,
             f"{whole.name}.{'block' if is_block else 'part'}{kind}",
-            constants=RenamedArrays(whole.constants, names),
+            constants=_renamed_arrays(whole.constants, names),
             signature=Signature(inputs=tuple(unread)),
         )
         if number == 0:
