@@ -19,6 +19,8 @@ def collision(own: Sequence[Access], axis: Axis, fixed: Mapping[Axis, int], pick
     moves = {moves_evenly(access, (axis,)) for access in own}
     if len(moves) == 1 and None not in moves:
         (((move,),),) = (moves,)  # type: ignore[misc]
+        if _span(own, {**fixed, axis: 0}, picks) <= abs(move):
+            return None
         written, used = _touched(own, {**fixed, axis: 0}, picks)
         return _meets_itself(written, used, abs(move), axis.size)
     every = [_touched(own, {**fixed, axis: step}, picks) for step in range(axis.size)]
@@ -32,6 +34,12 @@ def collision(own: Sequence[Access], axis: Axis, fixed: Mapping[Axis, int], pick
         if writes[places == place].any():
             return int(place)
     return None
+
+
+def _span(own: Sequence[Access], fixed: Mapping[Axis, int], picks: Mapping[str, int]) -> int:
+    """Returns the number of elements from the first to the last index that is used."""
+    found = [one.bounds for access in own if not (one := footprint(access, fixed, picks)).is_empty]
+    return max(last for _, last in found) - min(first for first, _ in found) + 1 if found else 0
 
 
 def _touched(own: Sequence[Access], fixed: Mapping[Axis, int], picks: Mapping[str, int]) -> tuple[Array, Array]:
