@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from glenside.codegen.open_sizes.template import OpenBuffer
+from glenside.codegen.open_sizes.template import OpenBuffer, Shapes
 from glenside.codegen.runtime.arguments import Kind, all_arrays, stored_once
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
@@ -30,6 +30,9 @@ class OpenCallable(ABC):
     def __init__(self, program: OpenProgram, inputs: Sequence[OpenBuffer], read: set[str], names: list[str]) -> None:
         self.program, self.name, self.ranges = program, program.name, program.ranges
         self.inputs, self.read, self.result_names = inputs, read, names
+        self._inferable = [(buffer, list(buffer.inferable())) for buffer in inputs]
+        self._input_shapes = Shapes(buffer.dims for buffer in inputs)
+        self._dtypes = [RECORDS[buffer.dtype].numpy for buffer in inputs]
 
     def __call__(
         self,
@@ -94,14 +97,14 @@ class OpenCallable(ABC):
         """Returns the open sizes of arrays of inputs, by name. Raises BadInput."""
         found: dict[str, int] = {}
         said: dict[str, str] = {}
-        for buffer in self.inputs:
+        for buffer, inferable in self._inferable:
             array = arrays.get(buffer.name)
             if array is None:
                 continue
             shape = tuple(array.shape)
             if len(shape) != len(buffer.dims):
                 raise BadInput(f"{_required(buffer)}, got {len(shape)} axes")
-            for of, axis, factor, constant in buffer.inferable():
+            for of, axis, factor, constant in inferable:
                 size, rest = divmod(of.step * (shape[axis] - constant), factor)
                 if rest:
                     raise BadInput(f"{_required(buffer)}, got size {shape[axis]} of axis {axis}")
@@ -125,7 +128,8 @@ class OpenCallable(ABC):
 
     def input_kinds(self, sizes: Mapping[str, int]) -> dict[str, Kind]:
         """Returns the dims and dtypes of the inputs at given sizes, by name."""
-        return {b.name: (b.at(sizes), RECORDS[b.dtype].numpy) for b in self.inputs}
+        own = zip(self.inputs, self._input_shapes.at(sizes), self._dtypes, strict=True)
+        return {buffer.name: (dims, dtype) for buffer, dims, dtype in own}
 
     def drawn(self, sizes: Mapping[str, int], seed: int = 0) -> dict[str, Array]:
         """Returns random arrays for the inputs at given sizes; integers and truths are 0 or 1."""

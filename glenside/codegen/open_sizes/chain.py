@@ -12,19 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from glenside.codegen.loop_ir.ir import Buffer
 from glenside.codegen.open_sizes.callable import OpenCallable, require_inferable
 from glenside.codegen.open_sizes.function import ArenaMemory, OpenFunction, taking
 from glenside.codegen.open_sizes.template import NotUniform
 from glenside.codegen.runtime.arguments import Kind, address_of, given_array, is_plain, nested, require_own
 from glenside.codegen.runtime.compiled_function import NO_MEMORY
 from glenside.codegen.scheduling.constant_packing import Memory
-from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
 from glenside.ir.open_program import OpenProgram
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
-from glenside.ir.types import Dims
 from glenside.passes.repeated_blocks import Stage
 
 
@@ -157,11 +154,10 @@ class OpenChain(OpenCallable):
         threads: int | None,
     ) -> Any:
         inputs = []
-        for buffer in self.inputs:
-            kind = buffer.at(sizes), RECORDS[buffer.dtype].numpy
+        for buffer, kind in zip(self.inputs, self.input_kinds(sizes).values(), strict=True):
             array = arrays[buffer.name] if buffer.name in arrays else np.zeros(*kind)
             if not is_plain(array, kind):
-                array = given_array(Buffer(buffer.name, Dims(kind[0]), buffer.dtype, buffer.role), array)
+                array = given_array(buffer.of(kind[0]), array)
             inputs.append(array)
         kinds = self._kinds(sizes)
         results = [np.empty(*kind) for kind in kinds] if out is None else taking(out, kinds)

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from glenside.codegen.loop_ir.ir import Buffer, Role
+from glenside.codegen.loop_ir.ir import Role
 from glenside.codegen.memory.buffer_arena import Arena
 from glenside.codegen.open_sizes.callable import OpenCallable
 from glenside.codegen.open_sizes.lowered import OpenLowered
+from glenside.codegen.open_sizes.template import OpenBuffer, Shapes
 from glenside.codegen.processor.model import PLAIN
 from glenside.codegen.runtime.arguments import (
     Kind,
@@ -37,7 +38,6 @@ from glenside.ir.errors import BadInput, OutOfBounds
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.threads import processors
-from glenside.ir.types import Dims
 
 _MOST_KEPT = 64
 """The choices of sizes whose shapes are kept."""
@@ -50,7 +50,7 @@ class Sized:
     held  the constants and numbers of these sizes, which the addresses point to
     """
 
-    inputs: Sequence[tuple[Buffer, Kind]]
+    inputs: Sequence[tuple[OpenBuffer, Kind]]
     results: Sequence[Kind]
     addresses: Any
     held: object
@@ -104,7 +104,10 @@ class OpenFunction(OpenCallable):
         self._in_place = [self._results.index(stays[b.name]) if b.name in stays else None for b in lowered.inputs]
         stored = [i for i, b in enumerate(lowered.buffers) if b.role is Role.RESULT]
         self.stored_order = [self._results.index(number) for number in stored]
-        self._fixed = None if lowered.has_open_constants else self._constants({})
+        self._keep_constants()
+        own = [lowered.buffers[number] for number in self._results]
+        self._result_shapes = Shapes(buffer.dims for buffer in own)
+        self._result_dtypes = [RECORDS[buffer.dtype].numpy for buffer in own]
         self._known: dict[tuple[int, ...], Sized] = {}
         self._first: OpenFunction | None = None
         self._arena = ArenaMemory([lowered.arena])
@@ -181,7 +184,7 @@ class OpenFunction(OpenCallable):
         inputs = [
             arrays[buffer.name]
             if buffer.name in arrays and is_plain(arrays[buffer.name], kind)
-            else given_array(buffer, arrays[buffer.name] if buffer.name in arrays else np.zeros(*kind))
+            else given_array(buffer.of(kind[0]), arrays[buffer.name] if buffer.name in arrays else np.zeros(*kind))
             for buffer, kind in own.inputs
         ]
         results = [np.empty(*kind) for kind in own.results] if out is None else taking(out, own.results)
@@ -225,7 +228,7 @@ class OpenFunction(OpenCallable):
         """Returns the function of the same library with other constants."""
         own = copy(self)
         own.lowered, own.program, own._known, own._first = lowered, lowered.open, {}, self._first or self
-        own._fixed = None if lowered.has_open_constants else own._constants({})
+        own._keep_constants()
         return own
 
     def sized(self, key: tuple[int, ...]) -> Sized:
@@ -239,30 +242,41 @@ class OpenFunction(OpenCallable):
     def _sized(self, key: tuple[int, ...]) -> Sized:
         sizes = dict(zip(self.ranges, key, strict=True))
         constants = self._fixed if self._fixed is not None else self._constants(sizes)
+        addresses = type(self._addresses).from_buffer_copy(self._addresses)
+        if self._fixed is None:
+            self._set_addresses(addresses, constants)
         if self._first is not None:
             like = self._first.sized(key)
-            addresses = type(like.addresses).from_buffer_copy(like.addresses)
-            for number, buffer in enumerate(self._given):
-                if buffer.name in constants:
-                    addresses[number] = address_of(constants[buffer.name])
+            addresses[len(self._given)] = like.addresses[len(self._given)]
             return replace(like, addresses=addresses, held=(constants, like.held))
         lowered = self.lowered
         lowered.require_planned(sizes)
-        empty = np.empty(0)
-        pairs = [(b, b.at(sizes)) for b in lowered.inputs]
-        results = [(lowered.buffers[i].at(sizes), RECORDS[lowered.buffers[i].dtype].numpy) for i in self._results]
+        kinds = self.input_kinds(sizes)
+        results = list(zip(self._result_shapes.at(sizes), self._result_dtypes, strict=True))
         table = np.zeros(max(1, len(lowered.text.numbers)), np.int64)
+        addresses[len(self._given)] = address_of(table)
         self.library.open_sizes((ctypes.c_int64 * len(key))(*key), ctypes.c_void_p(address_of(table)))
         return Sized(
-            [(Buffer(b.name, Dims(dims), b.dtype, b.role), (dims, RECORDS[b.dtype].numpy)) for b, dims in pairs],
+            [(b, kinds[b.name]) for b in lowered.inputs],
             results,
-            pointers([*(constants.get(b.name, empty) for b in self._given), table]),
+            addresses,
             (constants, table),
         )
 
+    def _keep_constants(self) -> None:
+        """Keeps the constants that do not depend on the sizes, and their addresses."""
+        self._fixed = None if self.lowered.has_open_constants else self._constants({})
+        self._addresses = (ctypes.c_void_p * (len(self._given) + 1))()
+        self._set_addresses(self._addresses, self._fixed or {})
+
+    def _set_addresses(self, addresses: Any, constants: Mapping[str, Array]) -> None:
+        for number, buffer in enumerate(self._given):
+            if buffer.name in constants:
+                addresses[number] = address_of(constants[buffer.name])
+
     def _constants(self, sizes: Mapping[str, int]) -> dict[str, Array]:
         lowered = self.lowered
-        loops = lowered.template.at(sizes or lowered.open.greatest, None)
+        loops = lowered.template.at(sizes, None) if sizes else lowered.greatest
         return {b.name: a for b, a in lowered.constants_at(loops, sizes).items()}
 
     def _check_meaning(self) -> None:

@@ -21,7 +21,7 @@ from glenside.codegen.open_sizes.callable import require_inferable
 from glenside.codegen.open_sizes.open_terms import have_same, program_of_all_sizes, same_array
 from glenside.codegen.open_sizes.samples import Samples, sample_sizes, sizes_of, verified_sizes
 from glenside.codegen.open_sizes.source_text import SourceTemplate, tokens_of
-from glenside.codegen.open_sizes.template import Misfit, NotUniform, OpenBuffer, Template, terms_of
+from glenside.codegen.open_sizes.template import Misfit, NotUniform, OpenBuffer, Shapes, Template, terms_of
 from glenside.codegen.pipeline import lower
 from glenside.codegen.processor.model import Machine
 from glenside.codegen.runtime.arguments import given_array
@@ -148,10 +148,11 @@ class OpenLowered:
         if self.infers_sizes:
             require_inferable(self.open, self.inputs)
         self.planned_elements = self._most_elements()
-        self._greatest = self.template.at(self.open.greatest, None, self.planned_elements)
+        self._plan_temporaries()
+        self.greatest = self.template.at(self.open.greatest, None, self.planned_elements)
         self.in_place = self._in_place(samples.representative)
-        self.operators = [require.operator for require in required(self._greatest)]
-        self.arena = arena(self._greatest, in_place=False)
+        self.operators = [require.operator for require in required(self.greatest)]
+        self.arena = arena(self.greatest, in_place=False)
         loops = self.template.symbolic()
         printed = source(loops, self.planned(loops), is_open=True)
         self.text = SourceTemplate(printed, list(self.open.ranges))
@@ -208,7 +209,7 @@ class OpenLowered:
 
     def planned(self, loops: Loops) -> Arena:
         """Returns the arena for the loops of some sizes: the plan for the greatest ones."""
-        own = dict(zip(self._greatest.buffers, loops.buffers, strict=True))
+        own = dict(zip(self.greatest.buffers, loops.buffers, strict=True))
         places = {own[buffer]: place for buffer, place in self.arena.places.items()}
         return replace(self.arena, places=places, in_place={own[a]: own[b] for a, b in self.arena.in_place.items()})
 
@@ -242,14 +243,14 @@ class OpenLowered:
 
     def _require_packed(self) -> None:
         """Raises Unverified if constants of the greatest sizes are not packed from those of the program."""
-        constants = self.constants_at(self._greatest, self.open.greatest)
-        for fault in packed_wrongly(self._greatest.packings, constants, next(iter(self.fixed.values())).constants):
+        constants = self.constants_at(self.greatest, self.open.greatest)
+        for fault in packed_wrongly(self.greatest.packings, constants, next(iter(self.fixed.values())).constants):
             raise Unverified(str(fault))
 
     @property
     def shares(self) -> bool:
         """True if some loop is parallel."""
-        return any(map(is_shared, self._greatest.nests))
+        return any(map(is_shared, self.greatest.nests))
 
     @property
     def has_open_constants(self) -> bool:
@@ -258,9 +259,15 @@ class OpenLowered:
 
     def require_planned(self, sizes: Mapping[str, int]) -> None:
         """Raises BadInput if a temporary of these sizes is larger than the memory planned for the greatest ones."""
-        for buffer in self.buffers:
-            if buffer.name in self.planned_elements and prod(buffer.at(sizes)) > self.planned_elements[buffer.name]:
-                raise BadInput(f"at {sizes_in_words(sizes)} the temporary {buffer.name} is larger than was planned")
+        for (name, most), dims in zip(self._planned_temporaries, self._shapes.at(sizes), strict=True):
+            if prod(dims) > most:
+                raise BadInput(f"at {sizes_in_words(sizes)} the temporary {name} is larger than was planned")
+
+    def _plan_temporaries(self) -> None:
+        """Keeps one temporary of each dims that depend on the sizes, with its planned elements."""
+        own = {b.dims: (b.name, most) for b in self.buffers if (most := self.planned_elements.get(b.name)) is not None}
+        open_ones = {dims: planned for dims, planned in own.items() if any(size.terms for size in dims)}
+        self._planned_temporaries, self._shapes = [*open_ones.values()], Shapes(open_ones)
 
     def _most_elements(self) -> dict[str, int]:
         """Returns the most elements of each temporary: rests of tiles are not the largest at the greatest sizes."""
@@ -269,7 +276,10 @@ class OpenLowered:
             sizes = range(max(low, high - _PERIOD * step), high, step)
             most += [{**self.open.greatest, name: size} for size in sizes]
         own = [b for b in self.buffers if b.role is Role.TEMPORARY]
-        return {b.name: max(prod(b.at(sizes)) for sizes in most) for b in own}
+        different = list(dict.fromkeys(b.dims for b in own))
+        every = [list(map(prod, Shapes(different).at(sizes))) for sizes in most]
+        greatest = dict(zip(different, map(max, zip(*every, strict=True)), strict=True))
+        return {b.name: greatest[b.dims] for b in own}
 
     def _sort_constants(self, programs: Sequence[Program]) -> None:
         """Finds the constants that are the same for all sizes, and those that are windows of the greatest one."""
@@ -278,7 +288,7 @@ class OpenLowered:
         self.computed: set[str] = set()
         self.fixed: dict[str, Program] = {}
         names = [b.name for b in self.buffers if b.role is Role.CONSTANT]
-        names += [p.source.name for p in self._greatest.packings if p.source.role is Role.CONSTANT]
+        names += [p.source.name for p in self.greatest.packings if p.source.role is Role.CONSTANT]
         varying: list[str] = []
         for name in dict.fromkeys(name for name in names if name in first):
             if have_same(name, programs):

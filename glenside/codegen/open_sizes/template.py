@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -62,11 +62,32 @@ class OpenBuffer:
         """Returns the dims at given sizes."""
         return tuple(dim.at(sizes) for dim in self.dims)
 
+    def of(self, dims: tuple[int, ...]) -> Buffer:
+        """Returns the buffer of given dims."""
+        return Buffer(self.name, Dims(dims), self.dtype, self.role)
+
     def inferable(self) -> Iterator[tuple[Size, int, int, int]]:
         """Yields (size, axis, factor, constant) for each axis whose size is factor * steps of a size + constant."""
         for axis, dim in enumerate(self.dims):
             if len(dim.terms) == 1 and len(dim.terms[0][1]) == 1 and isinstance(size := dim.terms[0][1][0], Size):
                 yield size, axis, dim.terms[0][0], dim.constant
+
+
+class Shapes:
+    """The dims of buffers at given sizes: each expression is evaluated once, and buffers of equal dims share them."""
+
+    def __init__(self, dims: Iterable[tuple[Expression, ...]]) -> None:
+        self._places: dict[tuple[Expression, ...], int] = {}
+        self._order = [self._places.setdefault(own, len(self._places)) for own in dims]
+        self._open = list(dict.fromkeys(size for own in self._places for size in own if size.terms))
+        place = {size: number for number, size in enumerate(self._open)}
+        self._parts = [[(place.get(size), size.constant) for size in own] for own in self._places]
+
+    def at(self, sizes: Mapping[str, int]) -> list[tuple[int, ...]]:
+        """Returns the dims of each buffer at given sizes."""
+        values = [size.at(sizes) for size in self._open]
+        found = [tuple([n if at is None else values[at] for at, n in own]) for own in self._parts]
+        return [found[place] for place in self._order]
 
 
 def terms_of(program: Program) -> list[Term]:
