@@ -18,6 +18,9 @@ _LEAST, _MOST = 131, 700
 _LEAST_STEPS = 32
 """The least steps of samples of a range with steps: images are divided by more than the step."""
 
+_FEWEST = 3
+"""The fewest different sizes of a range that samples have several times."""
+
 _PRIMES = (211, 223, 227, 229, 233, 239)
 """Steps from the least size to the representative one."""
 _FEW = (53, 59, 61, 67, 71, 73)
@@ -35,7 +38,8 @@ class Samples:
 def sample_sizes(program: OpenProgram, seed: int = 0) -> Iterator[Samples]:
     """Yields choices of sizes: large ones, then the greatest ones in the ranges.
 
-    A program of small sizes may be another one; one of large sizes may not exist.
+    A program of small sizes may be another one; one of large sizes may not exist. For a range of fewer sizes than are
+    required, others are above it, or, beside another open size, occur several times.
     """
     count = SAMPLES + _MORE * (len(program.ranges) - 1)
     large: dict[str, range] = {}
@@ -46,11 +50,19 @@ def sample_sizes(program: OpenProgram, seed: int = 0) -> Iterator[Samples]:
         here = range(least, min(own.stop, high + 1), step)
         large[name] = here if len(here) >= count else own
         greatest[name] = range(max(low, 2 * step), high + 1, step)[-3 * count :]
-    for chosen, representative in ((large, _representative(program)), (greatest, program.greatest)):
-        if all(len(own) >= count for own in chosen.values()):
-            draw = Random(seed)
-            drawn = {name: draw.sample(own, count) for name, own in chosen.items()}
-            yield Samples([{name: own[i] for name, own in drawn.items()} for i in range(count)], representative)
+    many = {name: own if len(own) >= count else large[name] for name, own in greatest.items()}
+    few = {name: own if len(own) >= _FEWEST else large[name] for name, own in greatest.items()}
+    choices = [large, many, *([few] if len(greatest) > 1 else [])]
+    for number, chosen in enumerate(choices):
+        if chosen in choices[:number]:
+            continue
+        draw = Random(seed)
+        drawn = {
+            name: draw.sample(own, count) if len(own) >= count else draw.choices(own, k=count)
+            for name, own in chosen.items()
+        }
+        representative = program.greatest if number else _representative(program)
+        yield Samples([{name: own[i] for name, own in drawn.items()} for i in range(count)], representative)
 
 
 def sizes_of(program: OpenProgram) -> list[Size]:
