@@ -34,10 +34,15 @@ def compiled_open(
     """
     if of is not None and not is_here(of):
         raise BadInput(f"this computer has no {of.name}")
-    found = _chain(program, target, of, check, activations)
-    if found is not None:
-        return found
+    remarks = list[str]()
+    try:
+        found = _chain(program, target, of, check, activations)
+        if found is not None:
+            return found
+    except (BadInput, NotUniform, Unverified) as error:
+        remarks.append(f"repeated blocks are compiled one by one: {error}")
     functions, choose = _functions(_rounding(program, activations), target, of, check)
+    functions[0].lowered.remarks += remarks
     return functions[0] if len(functions) == 1 else OpenVariants(functions, choose)
 
 
@@ -55,31 +60,28 @@ def _rounding(program: OpenProgram, activations: str, require: bool = True) -> O
 def _chain(
     program: OpenProgram, target: PricesAlgebra | None, of: Machine | None, check: bool, activations: str
 ) -> OpenChain | None:
-    """Compiles a program as a chain of blocks; None if it has no repeated ones, or they are not the same at all sizes.
+    """Compiles a program as a chain of blocks; None if it has no repeated ones.
 
-    Raises CheckFailed.
+    Raises BadInput, NotUniform, Unverified: blocks that are not the same at all sizes; CheckFailed.
     """
-    try:
-        blocks = OpenBlocks.of(program)
-        if blocks is None:
-            return None
-        with_activations(blocks.sample, activations)  # some stages may have no products
-        known: dict[int, Link] = {}
-        links = list[Link]()
-        for number, stage in enumerate(blocks.first):
-            own = _rounding(blocks.program(number), activations, require=False)
-            if stage.kind not in known:
-                known[stage.kind] = Link(stage, *_functions(own, target, of, check, False))
-                links.append(known[stage.kind])
-                continue
-            like, lowered = known[stage.kind], list[OpenLowered]()
-            for function in like.functions:
-                lowered.append(function.lowered.with_constants(own, lowered))
-            functions = [f.with_constants(o) for f, o in zip(like.functions, lowered, strict=True)]
-            links.append(Link(stage, functions, like.choose))
-        return OpenChain(program, blocks.sample, links)
-    except (BadInput, NotUniform, Unverified):
+    blocks = OpenBlocks.of(program)
+    if blocks is None:
         return None
+    with_activations(blocks.sample, activations)  # some stages may have no products
+    known: dict[int, Link] = {}
+    links = list[Link]()
+    for number, stage in enumerate(blocks.first):
+        own = _rounding(blocks.program(number), activations, require=False)
+        if stage.kind not in known:
+            known[stage.kind] = Link(stage, *_functions(own, target, of, check, False))
+            links.append(known[stage.kind])
+            continue
+        like, lowered = known[stage.kind], list[OpenLowered]()
+        for function in like.functions:
+            lowered.append(function.lowered.with_constants(own, lowered))
+        functions = [f.with_constants(o) for f, o in zip(like.functions, lowered, strict=True)]
+        links.append(Link(stage, functions, like.choose))
+    return OpenChain(program, blocks.sample, links)
 
 
 def lowered_variants(

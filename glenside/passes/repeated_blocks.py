@@ -135,7 +135,7 @@ class _Graph:
                 for child in term.children:
                     after[child] = (after.get(child, 0) + own) % _PRIME
         found = [t for t in self.order if t in before and before[t] * after.get(t, 0) % _PRIME == before[target]]
-        return [t for t in found if t in (source, target) or not t.operator.moves]
+        return [t for t in found if t in (source, target) or not t.operator.is_addressed]
 
     def cut(self) -> Cut | None:
         """Finds the chains of blocks."""
@@ -151,8 +151,7 @@ class _Graph:
             return None
         own = tuple(self.named(self.reads[terms[end]]) for end in ends)
         made = Cut(_name(terms[0]), number, own, kinds, self.varying)
-        stages = self.stages(made)
-        return made if stages is not None and _are_uniform(stages) else None
+        return None if self.stages(made) is None else made
 
     def _first_input(self) -> Term:
         """Returns the input on which most terms depend: that of the first block."""
@@ -275,7 +274,7 @@ class _Segments:
             elif term.operator.name == "access-tensor":
                 (tensor,) = term.attributes
                 assert isinstance(tensor, Tensor)
-                own = tensor.dims, tensor.dtype, tensor.constant
+                own = tensor.dims, tensor.dtype, tensor.constant, self._number(tensor)
             else:
                 children = tuple("cut" if self._enters(term, c, ends) else found[c] for c in term.children)
                 own = term.operator.name, term.attributes, children
@@ -290,6 +289,12 @@ class _Segments:
             key = (found[end], kind, tuple(outer.get(number, ())), end in self.graph.results)
             keys.append(known.setdefault(key, len(known)))
         return keys
+
+    def _number(self, tensor: Tensor) -> bytes:
+        """Returns the value of a constant of one element, which is compiled into the code."""
+        constants = self.graph.program.constants
+        is_number = tensor.constant and tensor.dims.product() == 1 and tensor.name in constants
+        return constants[tensor.name].tobytes() if is_number else b""
 
     def _enters(self, term: Term, child: Term, ends: Mapping[Term, int]) -> bool:
         """True if a child is the cut with which the segment of a term begins."""
@@ -425,18 +430,6 @@ class _Stages:
                 done[split_at(leaf, term.access.split)] = term
         items = list(stage.program.term.children) if len(roots) != 1 else [stage.program.term]
         return rebuild_all(items, put_back, done) == [*roots]
-
-
-def _are_uniform(stages: Sequence[Stage]) -> bool:
-    """True if constants of one element, which are compiled into the code, are the same in all stages of a kind."""
-    numbers: dict[tuple[int, str], bytes] = {}
-    for stage in stages:
-        for name, tensor in stage.program.constants_declared.items():
-            if tensor.dims.product() == 1 and name in stage.program.constants:
-                value = stage.program.constants[name].tobytes()
-                if numbers.setdefault((stage.kind, name), value) != value:
-                    return False
-    return True
 
 
 def _name(leaf: Term) -> str:

@@ -66,7 +66,7 @@ def differences(function: OpenCallable, program: OpenProgram, choices: Sequence[
     found = []
     for number, (own, sizes) in enumerate(zip(programs, choices, strict=True)):
         given = function.drawn(sizes)
-        found.append(function(given))
+        found.append(function.called(given, {name: sizes[name] for name in function.ranges}, None, None))
         names = {name: f"{name}@{number}" for name in given}
         for name in own.constants_declared:
             is_shared = name in constants and entry_of(own.constants, name) is entry_of(constants, name)

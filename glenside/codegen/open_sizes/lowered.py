@@ -35,7 +35,7 @@ from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import Term
 
-_SECONDS, _LEAST_VERIFIED, _MOST_VERIFIED = 3.0, 6, 24
+_SECONDS, _LEAST_VERIFIED, _MOST_VERIFIED = 1.0, 6, 24
 """The time limit of verification, in seconds, and the least and the most sizes that are verified."""
 
 
@@ -117,7 +117,7 @@ class OpenLowered:
                     continue
                 if machine is not self.machine:
                     self.remarks.append(f"plain loops, as tiled ones are not the same for all sizes: {wrong[0]}")
-                elif wrong:
+                elif without:
                     self.remarks.append(f"without the passes {', '.join(without)}: {wrong[0]}")
                 return
         first = next((error for error in reversed(wrong) if isinstance(error, GlensideError)), None)
