@@ -113,6 +113,7 @@ def test_caches_of_blocks_stay_in_place() -> None:
             np.testing.assert_allclose(f.state[name], array, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_blocks_with_numbers_of_their_own_are_no_chain() -> None:
     f = compiled(program(scale=lambda block: 0.1 * block))
     assert isinstance(f, OpenFunction)

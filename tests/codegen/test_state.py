@@ -178,7 +178,7 @@ def test_pages_are_read_from_a_pool_that_changes_in_place(is_open: bool) -> None
     program: Any = gl.open_program(paged, rows=(1, 4), pages=(1, 6)) if is_open else paged(2, 3)
     f = gl.compile(program, "none", state={"pool": "output_1"})
     assert "copied" not in repr(f.state)
-    loops = f.function.lowered._greatest if is_open else f.function.loops
+    loops = f.function.lowered.greatest if is_open else f.function.loops
     assert max(b.dims.product() for b in loops.buffers if b.role.value == "temporary") < 24 * HEADS * HEAD or is_open
     pool, rng = np.zeros((6, 4, HEADS, HEAD), np.float32), np.random.default_rng(0)
     for slots, table in (([3, 4], [0, 1, 5]), ([20, 5], [5, 1, 1])):
