@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
+from types import MappingProxyType
 
 
 @dataclass(frozen=True)
@@ -146,10 +147,23 @@ class Expression:
                 found[own] = found.get(own, 0) + times
         return _sum([(times, own) for own, times in found.items()], constant)
 
-    def in_c(self, names: Mapping[str, str]) -> str:
-        """Returns the expression as C over int64_t; `names`: C names of sizes."""
+    def quotients(self) -> Iterator[Quotient]:
+        """Yields the quotients in the expression, those within others before them."""
+        for _, atoms in self.terms:
+            for atom in atoms:
+                if isinstance(atom, Quotient):
+                    yield from atom.of.quotients()
+                    yield from () if isinstance(atom.divisor, int) else atom.divisor.quotients()
+                    yield atom
+
+    def in_c(self, names: Mapping[str, str], known: Mapping[Atom, str] = MappingProxyType({})) -> str:
+        """Returns the expression as C over int64_t.
+
+        names  C names of sizes
+        known  C names of quotients that are computed before
+        """
         found = [
-            " * ".join([*([] if factor == 1 else [str(factor)]), *(_atom_in_c(atom, names) for atom in atoms)])
+            " * ".join([*([] if factor == 1 else [str(factor)]), *(_atom_in_c(atom, names, known) for atom in atoms)])
             for factor, atoms in self.terms
         ]
         return " + ".join([*found, *([str(self.constant)] if self.constant or not found else [])])
@@ -186,11 +200,16 @@ def _sum(products: Iterable[tuple[int, tuple[Atom, ...]]], constant: int) -> Exp
     return Expression(tuple(terms), constant)
 
 
-def _atom_in_c(atom: Atom, names: Mapping[str, str]) -> str:
+def _atom_in_c(atom: Atom, names: Mapping[str, str], known: Mapping[Atom, str]) -> str:
     if isinstance(atom, Size):
         return atom.in_c(names[atom.name])
-    divisor = atom.divisor if isinstance(atom.divisor, int) else atom.divisor.in_c(names)
-    return f"floor_quotient({atom.of.in_c(names)} + {atom.offset}, {divisor})"
+    return known.get(atom) or quotient_in_c(atom, names, known)
+
+
+def quotient_in_c(atom: Quotient, names: Mapping[str, str], known: Mapping[Atom, str]) -> str:
+    """Returns C that computes a quotient from sizes and quotients that are known."""
+    divisor = atom.divisor if isinstance(atom.divisor, int) else atom.divisor.in_c(names, known)
+    return f"floor_quotient({atom.of.in_c(names, known)} + {atom.offset}, {divisor})"
 
 
 FLOOR_QUOTIENT = """static int64_t floor_quotient(int64_t a, int64_t b)

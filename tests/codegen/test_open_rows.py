@@ -106,6 +106,15 @@ def _copies(statement: Statement) -> bool:
     return isinstance(statement, For) and statement.axis.size > 0 and any(map(_copies, statement.body))
 
 
+def test_numbers_of_tiles_are_computed_from_quotients_that_are_computed_once() -> None:
+    lowered = lowered_open(gl.open_program(_of_matrix, rows=(1, 300)), MACHINES["avx2"])
+    setter = lowered.text.source.end.partition("open_sizes(")[2].partition("\n}")[0]
+    lines = [line for line in setter.splitlines() if "floor_quotient(" in line]
+    assert lines
+    assert all(line.count("floor_quotient(") == 1 for line in lines if line.strip().startswith("const"))
+    assert not any("floor_quotient" in line for line in setter.splitlines() if line.strip().startswith("open_numbers["))
+
+
 @pytest.mark.parametrize("rows", [1, 2, 3, 8, 11, 12, 13, 14, 48, 55, 300])
 def test_rows_of_a_matrix_that_is_read_as_it_is_stored(rows: int) -> None:
     f = _compiled_matrix()

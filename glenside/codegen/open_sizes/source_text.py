@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from glenside.codegen.emit_c.printer import TABLE
 from glenside.codegen.emit_c.translation_units import PUBLIC, Source
 from glenside.ir.open_integer import expression_of
-from glenside.ir.size_expression import FLOOR_QUOTIENT
+from glenside.ir.size_expression import FLOOR_QUOTIENT, Atom, quotient_in_c
 
 _TOKEN = re.compile(r"(?<![\w.])(\d[\w.]*(?:(?<=[pPeE])[-+]\d+\w*)?)")
 _COMMENT = re.compile(r"/\*.*?\*/", re.S)
@@ -59,7 +59,15 @@ class SourceTemplate:
     def _setter(self, names: Sequence[str]) -> str:
         """Returns C of the function that computes the table of numbers from the sizes."""
         named = {name: f"n[{i}]" for i, name in enumerate(names)}
-        lines = [f"    {TABLE}[{i}] = {own.in_c(named)};" for i, own in enumerate(self.numbers)]
+        known: dict[Atom, str] = {}
+        lines = []
+        for i, own in enumerate(self.numbers):
+            for quotient in own.quotients():
+                if quotient not in known:
+                    name = f"q{len(known)}"
+                    lines.append(f"    const int64_t {name} = {quotient_in_c(quotient, named, known)};")
+                    known[quotient] = name
+            lines.append(f"    {TABLE}[{i}] = {own.in_c(named, known)};")
         return "\n".join(
             [
                 PUBLIC,

@@ -110,14 +110,16 @@ def tiles_of_rows(rows: Sequence[Axis], height: int) -> list[tuple[int, int, int
 
 def _open_rows_of(size: int, height: int) -> list[tuple[int, int, int]]:
     """Cuts an open number of rows into (first, height, times): whole tiles, and two equal ones."""
-    whole = size // height - at_least(size, height)
-    left, pieces, begin = size - whole * height, list[tuple[int, int, int]](), 0
-    heights = [(n,) if n <= height else (n - n // 2, n // 2) for n in range(2 * height)]
+    whole, several, pieces, begin = size // height, at_least(size, height), list[tuple[int, int, int]](), 0
+    left = [(size + height - n) // height - whole for n in range(1, height)]  # 1 if at least n rows are left
     for own in range(height, 0, -1):
-        counts = [each.count(own) for each in heights]
-        times = whole if own == height else 0
-        for n, (before, after) in enumerate(pairwise(counts), 1):
-            times += (left + len(heights) - n) // len(heights) * (after - before)
+        of_last = [((n,) if n <= height else (n - n // 2, n // 2)).count(own) for n in range(2 * height)]
+        times = (whole - several) * (own == height)
+        for last, is_so in ((of_last[:height], 1 - several), (of_last[height:], several)):
+            found = last[0]
+            for enough, (before, after) in zip(left, pairwise(last), strict=True):
+                found += enough * (after - before)
+            times += found * is_so
         pieces.append((begin, own, times))
         begin += own * times
     return pieces
