@@ -73,7 +73,7 @@ def _written(program: gl.OpenProgram, activations: str, count: int) -> list[int]
 
 def _compile(folder: Path, build: str, *more: str) -> None:
     words = [*compiler(), *build.split()[1:], *STRICT, *more]
-    subprocess.run(words, cwd=folder, check=True, timeout=120)
+    subprocess.run(words, cwd=folder, check=True, timeout=600)
 
 
 def _run(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:

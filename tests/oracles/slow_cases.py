@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 
 def quick(cases: Iterable[Any], *places: int, unpacked: bool = False) -> list[Any]:
@@ -14,4 +15,5 @@ def quick(cases: Iterable[Any], *places: int, unpacked: bool = False) -> list[An
     unpacked  each case is a tuple with a value for each of several names
     """
     values = [case if unpacked else (case,) for case in cases]
+    assert not any(isinstance(own, ParameterSet) for case in values for own in case), "a case has marks of its own"
     return [pytest.param(*v, marks=() if i in places else pytest.mark.slow) for i, v in enumerate(values)]
