@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import spu_simulation
 from fuzzing import Fuzzing
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from glenside.codegen.processor.find_compiler import compiler
 
@@ -21,9 +21,10 @@ from glenside.codegen.processor.find_compiler import compiler
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-settings.register_profile("ci", derandomize=True, deadline=None)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+_QUIET = [HealthCheck.too_slow]  # on a busy machine all is slow
+settings.register_profile("own", suppress_health_check=_QUIET)
+settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=_QUIET)
+settings.load_profile("ci" if os.environ.get("CI") else "own")
 
 
 _COUNT = count()
