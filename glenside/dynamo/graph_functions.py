@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import getitem
 from typing import Any
 
 from glenside.driver import compile as compiled
@@ -12,7 +13,7 @@ from glenside.dynamo.options import Options, options_of
 from glenside.importers.torch.export import calls_of, decompositions, graph_of_fx, meta_of
 from glenside.importers.torch.graph import Call, Meta, Ref, refs
 from glenside.importers.torch.walk import is_supported, program_of
-from glenside.ir.errors import GlensideError
+from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.packages import import_torch
 from glenside.ir.torch_tensors import array_of, tensor_of
 
@@ -29,10 +30,16 @@ def backend(module: Any, example_inputs: Sequence[Any], options: Mapping[str, An
     options  see `glenside.dynamo.options.Options`
     """
     from torch._dynamo.backends.common import aot_autograd
+    from torch.nn.attention import SDPBackend, sdpa_kernel
 
     own = options_of(options)
     table = decompositions()
-    return aot_autograd(fw_compiler=lambda graph, _: _boxed(graph, own), decompositions=table)(module, example_inputs)
+    # PyTorch's decomposition returns other values for the backward pass than those that it reads.
+    table.pop(import_torch().ops.aten._scaled_dot_product_flash_attention_for_cpu.default, None)
+    with sdpa_kernel(SDPBackend.MATH):  # products and a softmax, whose gradients have a meaning here, too
+        return aot_autograd(fw_compiler=lambda graph, _: _boxed(graph, own), decompositions=table)(
+            module, example_inputs
+        )
 
 
 def _boxed(graph: Any, options: Options) -> Any:
@@ -118,6 +125,10 @@ def _compiled(graph: Any, args: Sequence[Any] | None, frozen: Sequence[int], opt
     if not computed:
         return _eager(graph)
     program = program_of(replace(exported, outputs=computed))
+    for name in computed.keys() - set(program.signature.outputs):
+        own = next(node for node in graph.graph.nodes if node.name == computed[name].name)
+        source = own.args[0] if own.target is getitem else own
+        raise BadInput(f"node {own.name} ({source.target}): this result of the operator has no meaning here")
     if args is not None:
         values = {name: array_of(args[place]) for name, place in places.items() if place in frozen}
         program = program.with_values({name: value for name, value in values.items() if name in program.inputs})
@@ -156,7 +167,10 @@ def _laid_out(torch: Any, tensor: Any, strides: tuple[int, ...] | None) -> Any:
     """Returns a tensor with these strides, as views of it later rely on them."""
     if strides is None or tensor.stride() == strides or tensor.numel() <= 1:
         return tensor
-    return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype).copy_(tensor)
+    found = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype)
+    once = tuple(slice(None) if stride else slice(1) for stride in strides)  # of an axis that is expanded, one element
+    found[once].copy_(tensor[once])
+    return found
 
 
 def _partitioned(graph: Any, options: Options) -> Any:

@@ -69,6 +69,41 @@ def test_a_training_step_has_the_gradients_of_pytorch(torch: Any) -> None:
         assert torch.allclose(ours, theirs, atol=1e-6)
 
 
+def test_attention_has_the_gradients_of_pytorch(torch: Any) -> None:
+    def attention(q: Any, k: Any) -> Any:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, k, is_causal=True)
+
+    inputs = [torch.randn(2, 2, 3, 4, requires_grad=True) for _ in range(2)]
+    weights = torch.randn(2, 2, 3, 4)
+    compiled = torch.compile(attention, backend=backend, options=PLAIN)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        found = torch.autograd.grad((compiled(*inputs) * weights).sum(), inputs)
+    for own, right in zip(found, torch.autograd.grad((attention(*inputs) * weights).sum(), inputs), strict=True):
+        assert torch.allclose(own, right, atol=1e-5)
+
+
+def test_results_without_a_meaning_are_left_to_pytorch(torch: Any) -> None:
+    bags = torch.nn.EmbeddingBag(9, 4)
+    own = copy.deepcopy(bags)
+    compiled = torch.compile(own, backend=backend, options=PLAIN)
+    with pytest.warns(UserWarning, match="_embedding_bag.*: this result of the operator has no meaning here"):
+        found = compiled(torch.tensor([[1, 2, 2], [0, 3, 4]]))
+    found.square().sum().backward()
+    bags(torch.tensor([[1, 2, 2], [0, 3, 4]])).square().sum().backward()
+    assert torch.allclose(own.weight.grad, bags.weight.grad, atol=1e-5)
+
+
+def test_expanded_results(torch: Any) -> None:
+    def expanded(x: Any) -> Any:
+        return (x + 1)[:, :1].expand(3, 4), (x * 2).t()
+
+    x = torch.randn(3, 4)
+    for own, right in zip(torch.compile(expanded, backend=backend, options=PLAIN)(x), expanded(x), strict=True):
+        assert torch.equal(own, right)
+        assert own.stride() == right.stride()
+
+
 def test_refused_operators_are_left_to_pytorch_and_named_once(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("glenside.dynamo.graph_functions._said", set())
 
