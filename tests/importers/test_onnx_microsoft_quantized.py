@@ -13,10 +13,13 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
+onnxruntime = pytest.importorskip("onnxruntime")
 
+from onnx import helper, numpy_helper  # noqa: E402
 from onnx_nodes import Inputs, Random, agree, floats, integers, ours  # noqa: E402
 
+import glenside as gl  # noqa: E402
+from glenside.importers.onnx import program_of_model  # noqa: E402
 from glenside.ir.errors import BadInput  # noqa: E402
 from glenside.ir.operand import Array  # noqa: E402
 
@@ -226,6 +229,30 @@ def test_weights_of_few_bits(bits: int, depth: int, block: int) -> None:
     named = {"bits": bits, "block_size": block, "quantize_axis": 1, "gather_axis": 0}
     for more in ([], [integers(random, "uint8", 9, -(-count * bits // 8))]):
         agree("onnxruntime", "GatherBlockQuantized", [*table, *more], domain=DOMAIN, **named)
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4"])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_gathered_rows_of_four_bits(dtype: str, zeros: bool) -> None:
+    random = np.random.default_rng(0)
+    number, least = getattr(onnx.TensorProto, dtype.upper()), -8 if dtype == "int4" else 0
+
+    def few(name: str, *dims: int) -> Any:
+        return helper.make_tensor(name, number, dims, random.integers(least, least + 16, dims).reshape(-1))
+
+    scales = numpy_helper.from_array(scale(random, 9, 3), "scales")
+    inputs = ["table", "at", "scales", *(["zeros"] if zeros else [])]
+    node = helper.make_node("GatherBlockQuantized", inputs, ["y"], domain=DOMAIN, block_size=16, quantize_axis=1)
+    at = helper.make_tensor_value_info("at", onnx.TensorProto.INT64, [3, 2])
+    y = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [3, 2, 48])
+    graph = helper.make_graph([node], "g", [at], [y], [few("table", 9, 48), scales, few("zeros", 9, 3)][: 2 + zeros])
+    versions = [helper.make_opsetid("", 21), helper.make_opsetid(DOMAIN, 1)]
+    model = helper.make_model(graph, opset_imports=versions, ir_version=10)
+    given = {"at": random.integers(0, 9, (3, 2))}
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    program = program_of_model(model)
+    (found,) = gl.evaluate([program.term], {**program.constants, **given})
+    assert np.allclose(found, session.run(None, given)[0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [0, 1])

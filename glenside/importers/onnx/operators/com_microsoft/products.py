@@ -184,13 +184,14 @@ def gather_block_quantized(node: Node) -> Term:
     """Gathers rows of a table of few bits, whose blocks along an axis have a scale and a zero point each."""
     data, indices, scales, zero = node.term(0), node.term(1), node.term(2), node.optional(3)
     bits, block, rank = node.integer("bits", 4), node.integer("block_size", 128), data.access.rank
-    if data.access.dtype != "uint8" or bits not in (2, 4, 8) or block < 1:
-        raise BadInput(f"requires data of uint8 in 2, 4 or 8 bits and blocks, got {data.access}, {bits} bits, {block}")
+    packs = data.access.dtype == "uint8"
+    if (not packs and (data.access.dtype not in ("int4", "uint4") or bits != 4)) or bits not in (2, 4, 8) or block < 1:
+        kinds = "int4, uint4, or uint8 in 2, 4 or 8 bits"
+        raise BadInput(f"requires data of {kinds}, and blocks, got {data.access}, {bits} bits, {block}")
     along, axis = node.axis("quantize_axis", 1, rank), node.axis("gather_axis", 0, rank)
 
     def rows(x: Term) -> Term:
-        last = x.access.dims[-1] * (8 // bits)
-        return unpacked(x, bits, last)
+        return unpacked(x, bits, x.access.dims[-1] * (8 // bits)) if packs else x
 
     data = rows(data)
     size, count = data.access.dims[along], scales.access.dims[along]
@@ -202,7 +203,7 @@ def gather_block_quantized(node: Node) -> Term:
 
     if count != -(-size // block):
         raise BadInput(f"input 2 requires {-(-size // block)} blocks along axis {along}, got {scales.access}")
-    zero = filled(data, 1 << (bits - 1)) if zero is None else by_block(zero)
+    zero = filled(data, packs << (bits - 1)) if zero is None else by_block(zero)
     return node.builder.gather(dequantize(data, by_block(scales), zero), indices, axis)
 
 
