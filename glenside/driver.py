@@ -248,7 +248,7 @@ def compile(
 ) -> Any:
     """Compiles a program to a function on numpy arrays with the system's C compiler: `f = gl.compile(p); f(x, ..)`.
 
-    program  a program, one with open sizes, or with `dims` the path of a file
+    program  a program, one with open sizes, or the path of a file
     target   the target to optimize for first, an object or text: `gl.CPU()` or "cpu", the default, minimizes time. A
              program that "cpu" refuses is compiled unoptimized, with a warning. "none" or None compiles any program
              unoptimized, with the scales of batch norms folded into the weights
@@ -276,10 +276,10 @@ def compile(
     from glenside.codegen.runtime.stateful import Stateful, laid_out
     from glenside.formats import load
 
-    if dims is not None:
-        if not isinstance(program, str | os.PathLike):
-            raise BadInput("dims= is for the path of a file: gl.open_program gives open sizes to other programs")
+    if isinstance(program, str | os.PathLike):
         program = load(program, dims=dims)
+    elif dims is not None:
+        raise BadInput("dims= is for the path of a file: gl.open_program gives open sizes to other programs")
     program, layouts = laid_out(program, state)
     if isinstance(program, OpenProgram):
         options = {"memory": memory, "without": without, **how}

@@ -367,7 +367,8 @@ def test_the_report_says_how_it_was_made() -> None:
 @pytest.mark.parametrize(
     ("program", "target", "machine", "words"),
     [
-        ("x.onnx", None, "native", "only a program, such as gl.load returns, can be compiled, got str"),
+        (8, None, "native", "only a program, such as gl.load returns, can be compiled, got int"),
+        ("x.onnx", None, "native", "x.onnx: cannot be read: No such file"),
         (
             None,
             8,

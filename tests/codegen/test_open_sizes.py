@@ -158,6 +158,19 @@ def test_a_program_that_is_another_one_at_some_sizes_is_refused() -> None:
         gl.compile(gl.open_program(other, "other", n=(1, 300)), machine="plain")
 
 
+@pytest.mark.parametrize(("batch", "length"), [(3, 10), (1, 5), (4, 40)])
+def test_few_sizes_up_to_the_rows_of_a_table(batch: int, length: int) -> None:
+    def with_positions(batch: int, length: int) -> Program:
+        b = gl.Builder("positions")
+        x, table = b.input("x", (batch, length, 6)), b.input("table", (most, 6))
+        return b.finish(pointwise.add(x, layout.slice_axis(table, 0, 0, length)))
+
+    most = length
+    f = gl.compile(gl.open_program(with_positions, batch=(1, batch), length=(2, length)), "none")
+    for sizes in ((1, 2), (batch, length), (1, length - 1)):
+        _agrees(f, with_positions(*sizes), 0)
+
+
 def test_files_with_open_dimensions(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
     helper, kind = onnx.helper, onnx.TensorProto.FLOAT

@@ -120,12 +120,11 @@ class OpenLowered:
                 elif without:
                     self.remarks.append(f"without the passes {', '.join(without)}: {wrong[0]}")
                 return
-        first = next((error for error in reversed(wrong) if isinstance(error, GlensideError)), None)
-        if first is not None:
-            raise first
+        if isinstance(wrong[-1], GlensideError):  # that of sizes in the ranges
+            raise wrong[-1]
         ranges = ", ".join(f"{name}: ({a}, {b}, 2)" for name, (a, b, _) in self.open.ranges.items())
         raise BadInput(
-            f"{self.open.name} is not one program for all sizes ({wrong[0] if wrong else 'the ranges are too short'}); "
+            f"{self.open.name} is not one program for all sizes ({wrong[-1]}); "
             f"strides and pools may need sizes by steps, such as {{{ranges}}}"
         )
 

@@ -39,7 +39,7 @@ def sample_sizes(program: OpenProgram, seed: int = 0) -> Iterator[Samples]:
     """Yields choices of sizes: large ones, then the greatest ones in the ranges.
 
     A program of small sizes may be another one; one of large sizes may not exist. For a range of fewer sizes than are
-    required, others are above it, or, beside another open size, occur several times.
+    required, others are above it, or occur several times.
     """
     count = SAMPLES + _MORE * (len(program.ranges) - 1)
     large: dict[str, range] = {}
@@ -49,20 +49,20 @@ def sample_sizes(program: OpenProgram, seed: int = 0) -> Iterator[Samples]:
         own = range(least, max(least + max(count, (step > 1) * 2 * _LEAST_STEPS) * step, _MOST), step)
         here = range(least, min(own.stop, high + 1), step)
         large[name] = here if len(here) >= count else own
-        greatest[name] = range(max(low, 2 * step), high + 1, step)[-3 * count :]
+        greatest[name] = range(max(low, 2 * step), high, step)[-3 * count :]  # at the end a table may be whole
     many = {name: own if len(own) >= count else large[name] for name, own in greatest.items()}
     few = {name: own if len(own) >= _FEWEST else large[name] for name, own in greatest.items()}
-    choices = [large, many, *([few] if len(greatest) > 1 else [])]
+    choices = [large, many, few]
     for number, chosen in enumerate(choices):
         if chosen in choices[:number]:
             continue
         draw = Random(seed)
-        drawn = {
-            name: draw.sample(own, count) if len(own) >= count else draw.choices(own, k=count)
-            for name, own in chosen.items()
-        }
+        drawn = [
+            draw.sample([own[i % len(own)] for i in range(max(count, len(own)))], count) for own in chosen.values()
+        ]
+        sizes = {own: dict(zip(chosen, own, strict=True)) for own in zip(*drawn, strict=True)}
         representative = program.greatest if number else _representative(program)
-        yield Samples([{name: own[i] for name, own in drawn.items()} for i in range(count)], representative)
+        yield Samples([*sizes.values()], representative)
 
 
 def sizes_of(program: OpenProgram) -> list[Size]:
