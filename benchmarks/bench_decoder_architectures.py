@@ -1,9 +1,10 @@
 """Compares decoders of transformers with PyTorch: prefill and decode, at fixed sizes and with open sizes.
 
-    python -m benchmarks.bench_decoder_architectures [--kinds Llama,GPT2] [--cases open-prefill,open-decode]
+    python -m benchmarks.bench_decoder_architectures [--kinds Llama,GPT2] [--cases open-prefill,open-decode] [--layers 5]
 
 A row for each architecture and case: the largest error, relative to the largest number of a result, over the sizes of
-the case; seconds to compile; and whether loops are tiled. Weights are random, two layers, 64 wide. Requires PyTorch and
+the case; seconds to compile; and whether loops are tiled. Weights are random, two layers by default, 64 wide; from
+four on, equal layers of open sizes are compiled once. Requires PyTorch and
 transformers.
 """
 
@@ -21,11 +22,11 @@ import numpy as np
 import torch
 
 import glenside as gl
-from benchmarks.decoder_architectures import KINDS, RECURRENT, Decode, Prefill, decoder_of, ids_of
+from benchmarks.decoder_architectures import KINDS, RECURRENT, Decode, Prefill, decoder_of, ids_of, of_layers
 from glenside.ir.errors import GlensideError
 
 RESULTS = Path(__file__).parent / "results" / "decoder_architectures.csv"
-COLUMNS = ("architecture", "case", "sizes", "error", "compile_s", "loops", "said")
+COLUMNS = ("architecture", "case", "layers", "stages", "sizes", "error", "compile_s", "loops", "said")
 CASES = ("prefill", "decode", "open-prefill", "open-decode", "open-both")
 LENGTHS, PASTS, ROWS = (1, 2, 3, 5, 17, 33, 64), (1, 2, 3, 7, 20, 63), (1, 2, 5, 16)
 
@@ -61,9 +62,9 @@ def dynamic(case: str, kind: str, count: int) -> Any:
     return {"ids": of_ids, "past": [{2: past} if past is not None else None for _ in range(count)]}
 
 
-def measured(kind: str, case: str) -> dict[str, object]:
+def measured(kind: str, case: str, layers: int) -> dict[str, object]:
     """Returns a row of results."""
-    module, is_open, prefill = decoder_of(kind), case.startswith("open"), case.endswith("prefill")
+    module, is_open, prefill = decoder_of(kind, **of_layers(kind, layers)), case.startswith("open"), case.endswith("prefill")
     step = (Prefill if prefill else Decode)(module)
     rows = 1 if case.endswith("decode") else 11 if prefill else 3
     first = given(module, rows, 0 if prefill else 7)
@@ -77,22 +78,23 @@ def measured(kind: str, case: str) -> dict[str, object]:
     seconds = time.perf_counter() - began
     largest = max(error(function, step, given(module, *own)) for own in sizes)
     report = str(function.report)
-    return {"sizes": len(sizes), "error": f"{largest:.1e}", "compile_s": f"{seconds:.1f}"} | {
+    stages = report.partition("\n")[0].removeprefix("Stages: ") if report.startswith("Stages: ") else ""
+    return {"stages": stages, "sizes": len(sizes), "error": f"{largest:.1e}", "compile_s": f"{seconds:.1f}"} | {
         "loops": "plain" if "plain loops" in report else "tiled",
         "said": report.partition("plain loops")[2].strip(", ")[:120],
     }
 
 
-def rows_of(kinds: list[str], cases: list[str]) -> Iterator[dict[str, object]]:
+def rows_of(kinds: list[str], cases: list[str], layers: int) -> Iterator[dict[str, object]]:
     """Yields a row for each architecture and case."""
     for kind in kinds:
         for case in cases:
             try:
                 with torch.no_grad():
-                    row = measured(kind, case)
+                    row = measured(kind, case, layers)
             except (GlensideError, AttributeError) as problem:  # transformers' own caches lack some methods
                 row = {"said": f"{type(problem).__name__}: {problem}".replace("\n", " ")[:160]}
-            yield {"architecture": kind, "case": case, **row}
+            yield {"architecture": kind, "case": case, "layers": layers, **row}
 
 
 def main() -> None:
@@ -101,13 +103,14 @@ def main() -> None:
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("-o", "--output", default=str(RESULTS))
+    parser.add_argument("--layers", type=int, default=2)
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     with Path(asked.output).open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
-        for row in rows_of(asked.kinds.split(","), asked.cases.split(",")):
+        for row in rows_of(asked.kinds.split(","), asked.cases.split(","), asked.layers):
             print(*(row.get(name, "") for name in COLUMNS), flush=True)
             writer.writerow(row)
             file.flush()

@@ -1,4 +1,4 @@
-"""Decoders of transformers with random weights, two layers each, as modules that take and return their cache."""
+"""Decoders of transformers with random weights, of two layers or more, as modules that take and return their cache."""
 
 from __future__ import annotations
 
@@ -57,6 +57,13 @@ def decoder_of(kind: str, **changed: Any) -> Any:
             if parameter.numel() and bool((parameter == parameter.view(-1)[0]).all()):
                 parameter.add_(torch.randn_like(parameter) * 0.1)
     return module
+
+
+def of_layers(kind: str, layers: int) -> dict[str, Any]:
+    """Returns the fields of a configuration with a number of layers; kinds of layers take turns."""
+    name = "n_layer" if "n_layer" in KINDS[kind] else "num_hidden_layers"
+    kinds = {own: KINDS[kind][own] for own in ("layer_types", "block_types") if own in KINDS[kind]}
+    return {name: layers} | {own: (given * layers)[:layers] for own, given in kinds.items()}
 
 
 class Prefill(torch.nn.Module):

@@ -51,14 +51,6 @@ def import_jax() -> Any:
         raise _absent("jax", "programs of JAX require", "jax") from None
 
 
-def import_gguf() -> Any:
-    """Returns the package gguf. Raises BadInput."""
-    try:
-        return import_module("gguf")
-    except ImportError:
-        raise _absent("gguf", "GGUF files require", "gguf") from None
-
-
 def require_onnxruntime() -> str:
     """Returns the version of onnxruntime without importing it, since it runs in child processes. Raises BadInput."""
     from importlib.metadata import PackageNotFoundError, version
