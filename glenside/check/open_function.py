@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from time import perf_counter
+from typing import TypeVar
 
 from glenside.check.compiled import CheckFailed
 from glenside.check.open_search import OpenForm, OpenSearch
@@ -23,6 +24,8 @@ from glenside.ir.program import Program
 from glenside.passes.integer_sums import for_processors, integer_sums
 from glenside.passes.network import uninterrupted
 from glenside.targets.base import PricesAlgebra
+
+_Callable = TypeVar("_Callable", OpenFunction, OpenChain)
 
 
 def compiled_open(
@@ -73,15 +76,15 @@ def _chain(
     for number, stage in enumerate(blocks.first):
         own = _rounding(blocks.program(number), activations, require=False)
         if stage.kind not in known:
-            known[stage.kind] = Link(stage, *_functions(own, target, of, check, False))
+            known[stage.kind] = Link(stage, *_functions(own, target, of, False, False))
             links.append(known[stage.kind])
             continue
         like, lowered = known[stage.kind], list[OpenLowered]()
         for function in like.functions:
-            lowered.append(function.lowered.with_constants(own, lowered))
+            lowered.append(function.lowered.with_constants(own, [*lowered]))
         functions = [f.with_constants(o) for f, o in zip(like.functions, lowered, strict=True)]
         links.append(Link(stage, functions, like.choose))
-    return OpenChain(program, blocks.sample, links)
+    return _checked(OpenChain(program, blocks.sample, links), check)
 
 
 def lowered_variants(
@@ -139,7 +142,10 @@ def prepared_for_processors() -> Callable[[Program], Program]:
 
 def checked_function(lowered: OpenLowered, check: bool) -> OpenFunction:
     """Compiles a lowered program, and with `check` compares its results. Raises BadInput, CheckFailed."""
-    function = OpenFunction(lowered)
+    return _checked(OpenFunction(lowered), check)
+
+
+def _checked(function: _Callable, check: bool) -> _Callable:
     if check and (wrong := function.wrong()):
-        raise CheckFailed(f"{lowered.open.name} as compiled fails its check {'; '.join(wrong)}")
+        raise CheckFailed(f"{function.name} as compiled fails its check {'; '.join(wrong)}")
     return function

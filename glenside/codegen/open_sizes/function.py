@@ -286,6 +286,7 @@ class OpenFunction(OpenCallable):
         choices = [one.sizes for one in self.lowered.verified if not one.whole]
         for said in differences(self, self.lowered.open, choices):
             raise BadInput(f"the program of some sizes is not that of the others: {said}")
+        self._arena = ArenaMemory([self.lowered.arena])  # that of the greatest sizes is not kept until a call
 
 
 def taking(out: Array | Sequence[Array], kinds: Sequence[Kind]) -> list[Array]:

@@ -242,8 +242,11 @@ class OpenLowered:
 
     def _require_packed(self) -> None:
         """Raises Unverified if constants of the greatest sizes are not packed from those of the program."""
+        packings = [packing for packing in self.greatest.packings if packing.source.name in self.fixed]
+        if not packings:
+            return
         constants = self.constants_at(self.greatest, self.open.greatest)
-        for fault in packed_wrongly(self.greatest.packings, constants, next(iter(self.fixed.values())).constants):
+        for fault in packed_wrongly(packings, constants, self.fixed[packings[0].source.name].constants):
             raise Unverified(str(fault))
 
     @property
