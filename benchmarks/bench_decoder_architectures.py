@@ -1,6 +1,6 @@
 """Compares decoders of transformers with PyTorch: prefill and decode, at fixed sizes and with open sizes.
 
-    python -m benchmarks.bench_decoder_architectures [--kinds Llama,GPT2] [--cases open-prefill,open-decode] [--layers 5]
+    python -m benchmarks.bench_decoder_architectures [--kinds Llama,GPT2] [--cases open-prefill] [--layers 5]
 
 A row for each architecture and case: the largest error, relative to the largest number of a result, over the sizes of
 the case; seconds to compile; and whether loops are tiled. Weights are random, two layers by default, 64 wide; from
@@ -64,7 +64,8 @@ def dynamic(case: str, kind: str, count: int) -> Any:
 
 def measured(kind: str, case: str, layers: int) -> dict[str, object]:
     """Returns a row of results."""
-    module, is_open, prefill = decoder_of(kind, **of_layers(kind, layers)), case.startswith("open"), case.endswith("prefill")
+    module = decoder_of(kind, **of_layers(kind, layers))
+    is_open, prefill = case.startswith("open"), case.endswith("prefill")
     step = (Prefill if prefill else Decode)(module)
     rows = 1 if case.endswith("decode") else 11 if prefill else 3
     first = given(module, rows, 0 if prefill else 7)
