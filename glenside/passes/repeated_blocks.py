@@ -24,7 +24,7 @@ from glenside.passes.element_functions import operands_of
 
 _LEAST_BLOCKS = 3
 """The fewest repetitions that are a chain of blocks."""
-_LEAST_SHARE = 0.3
+_LEAST_SHARE = 0.2
 """The least share of a program's terms that blocks have after their first one."""
 _PRIME = (1 << 61) - 1
 """Numbers of paths are counted modulo this prime."""
@@ -202,40 +202,39 @@ class _Segments:
             for child in term.children:
                 if child not in self.at:
                     self.used.setdefault(child, set()).update(own_segments)
-        self._known: dict[Term, dict[Term, None]] = {}
         self.shared = self._shared()
 
     def _shared(self) -> dict[Term, int]:
-        found: dict[Term, int] = {}
+        stored, inputs, found = self._stored(), {*self.graph.inputs.values()}, dict[Term, int]()
         for term in self.graph.order:
             segments = {self.at[term]} if term in self.at else self.used.get(term, set())
             if len(segments) != 1:
                 continue
             for child in term.children:
                 if len(self.used.get(child, ())) > 1:
-                    for value in self._stored(child):
-                        if value not in self.graph.inputs.values():
+                    for value in stored[child]:
+                        if value not in inputs:
                             found.setdefault(value, len(found))
         return found
 
-    def _stored(self, term: Term) -> dict[Term, None]:
-        """Returns the values that are stored for a term that several segments read, each of which computes the rest:
+    def _stored(self) -> dict[Term, dict[Term, None]]:
+        """Returns the values that are stored for a term which several segments read. Each segment computes the rest:
         what moves elements, is cheap and larger than its operands, or depends on constants alone.
         """
-        graph = self.graph
-        if term in self._known:
-            return self._known[term]
-        if term.operator.name == "access-tensor":
-            return {} if graph.is_constant[term] and _name(term) not in graph.varying else {term: None}
-        below = {value: None for child in term.children for value in self._stored(child)}
-        if not below:
-            return {}
-        read, own = sum(value.access.size for value in below), term.access.size
-        is_elementwise = term.operator.name == "compute" and operands_of(term) is not None
-        self._known[term] = (
-            below if (term.operator.moves and read <= own) or (is_elementwise and 2 * read <= own) else {term: None}
-        )
-        return self._known[term]
+        graph, found = self.graph, dict[Term, dict[Term, None]]()
+        for term in graph.order:
+            if term in self.at:
+                continue
+            if term.operator.name == "access-tensor":
+                is_weight = graph.is_constant[term] and _name(term) not in graph.varying
+                found[term] = {} if is_weight else {term: None}
+                continue
+            below = {value: None for child in term.children for value in found[child]}
+            read, own = sum(value.access.size for value in below), term.access.size
+            is_elementwise = term.operator.name == "compute" and operands_of(term) is not None
+            computed = (term.operator.moves and read <= own) or (is_elementwise and 2 * read <= own)
+            found[term] = below if computed or not below else {term: None}
+        return found
 
     def stages(self) -> tuple[list[int], tuple[int, ...]]:
         """Returns the cuts at which stages end, and the kinds of the stages: repeated blocks have one kind."""
