@@ -116,9 +116,11 @@ def test_targets_are_objects_or_text() -> None:
             gl.optimize(program, wrong)  # type: ignore[arg-type]
         with pytest.raises(BadInput, match="target"):
             gl.npu_program(program, wrong)  # type: ignore[arg-type]
-    for run in (gl.optimize, gl.npu_program, gl.compile):
+    for run in (gl.optimize, gl.npu_program):
         with pytest.raises(BadInput, match=r"only a program, such as gl\.load returns, can be .*, got str"):
             run(DOT, "npu:2x3")  # type: ignore[operator]
+    with pytest.raises(BadInput, match="cannot read"):
+        gl.compile(DOT, "npu:2x3")  # a text is the path of a file
 
 
 MORE = [pytest.param(rows, columns, marks=pytest.mark.slow) for rows, columns in ((8, 2), (64, 64))]
