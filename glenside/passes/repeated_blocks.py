@@ -247,6 +247,8 @@ class _Segments:
         ends, kinds, kind = list[int](), list[int](), 0
         begin = 0
         for first, period, count in sorted(runs):
+            if not first and self.shared:  # the first stage computes them, too
+                first, count = first + period, count - 1
             if first > begin:
                 ends.append(first)
                 kinds.append(kind := kind + 1)
@@ -372,6 +374,10 @@ class _Stages:
                 tensor = Tensor(name, term.access.dims, term.access.dtype)
                 holes[term] = split_at(build("access-tensor", tensor), term.access.split)
                 operands[name] = value
+        if is_block and not number:  # the input itself is what other blocks get from the one before
+            source = self.segments.cuts[0]
+            holes[source] = build("access-tensor", Tensor("value.x", source.access.dims, source.access.dtype))
+            operands["value.x"] = self.cut.source
         if any(0 <= self.segments.at.get(term, number) < number for term in postorder(*roots, without=holes)):
             return None
         names: dict[str, str] = {}

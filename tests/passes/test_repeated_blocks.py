@@ -53,7 +53,19 @@ def decoder(**more: Any) -> Program:
     return growing_step(shape, RandomWeights(32, seed=1), 5, 7, 64)
 
 
+def only_blocks() -> Program:
+    b = gl.Builder("blocks")
+    x = b.input("x", (5, 8))
+    for block in range(4):
+        draw = np.random.default_rng(block)
+        x = b.add(
+            x, b.relu(b.linear(x, b.constant(f"w.{block}", (8, 8), value=draw.standard_normal((8, 8)).astype("f"))))
+        )
+    return b.finish(x)
+
+
 PROGRAMS = {
+    "nothing but blocks": only_blocks,
     "blocks": lambda: deep(5),
     "blocks with a cache": lambda: deep(5, past=3),
     "shared weights": lambda: deep(5, weights=lambda _: 0),
