@@ -49,13 +49,13 @@ class Stage:
 
     @property
     def wiring(self) -> tuple[object, ...]:
-        """What is the same at all sizes: the operands, and which results and values these are."""
+        """The kind, operands, results and values, which must be the same at all sizes."""
         return self.kind, tuple(self.operands.items()), self.results, self.values
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Where a program is cut: the sets of tensors that are read up to each cut, and the kinds of the stages.
+    """The cuts of a program, each given by the tensors under it, and the kinds of the stages between them.
 
     source   the input from which all paths go through the cuts
     result   the number of the result to which they go
@@ -245,9 +245,9 @@ class _Segments:
         least = _LEAST_SHARE * sum(weights)
         runs = list(_runs(keys, weights, 0, len(keys), least))
         ends, kinds, kind = list[int](), list[int](), 0
-        begin = 0
+        begin, unread = 0, len(self.graph.program.inputs) > len(self.graph.inputs)
         for first, period, count in sorted(runs):
-            if not first and self.shared:  # the first stage computes them, too
+            if not first and (self.shared or unread):  # these are of the first stage alone
                 first, count = first + period, count - 1
             if first > begin:
                 ends.append(first)

@@ -113,6 +113,27 @@ def test_caches_of_blocks_stay_in_place() -> None:
             np.testing.assert_allclose(f.state[name], array, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_an_input_that_nothing_reads_is_an_argument(blocks: int) -> None:
+    def make(rows: int) -> gl.Program:
+        b = gl.Builder("unread")
+        x, _ = b.input("x", (rows, 8)), b.input("unread", (rows, 3))
+        for block in range(blocks):
+            value = np.random.default_rng(block).standard_normal((8, 8)).astype(np.float32)
+            x = b.add(x, b.relu(b.linear(x, b.constant(f"w.{block}", (8, 8), value=value))))
+        return b.finish(x)
+
+    f = compiled(gl.open_program(make, "unread", rows=(0, 30)))
+    assert isinstance(f, OpenChain) == (blocks > 1)
+    for rows in (0, 1, 30):
+        given = f.drawn({"rows": rows})
+        wanted = right(gl.open_program(make, rows=(0, 30)), given, rows=rows)
+        np.testing.assert_allclose(f(given), wanted, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(f(x=given["x"]), wanted, rtol=1e-4, atol=1e-4)
+    with pytest.raises(BadInput, match="rows is 1 in x and 2 in unread"):
+        f(given["x"][:1], np.zeros((2, 3), np.float32))
+
+
 @pytest.mark.slow
 def test_blocks_with_numbers_of_their_own_are_no_chain() -> None:
     f = compiled(program(scale=lambda block: 0.1 * block))

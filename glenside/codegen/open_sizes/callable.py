@@ -1,16 +1,18 @@
-"""What functions of open sizes have in common: their arguments, from which the sizes are inferred."""
+"""The interface of functions of open sizes: their arguments, and the inference of the sizes from these."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from threading import RLock
 from typing import Any
 
 import numpy as np
 
 from glenside.codegen.open_sizes.template import OpenBuffer, Shapes
 from glenside.codegen.runtime.arguments import Kind, all_arrays, stored_once
+from glenside.codegen.runtime.compiled_function import NO_MEMORY
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
 from glenside.ir.open_program import OpenProgram
@@ -30,6 +32,7 @@ class OpenCallable(ABC):
     def __init__(self, program: OpenProgram, inputs: Sequence[OpenBuffer], read: set[str], names: list[str]) -> None:
         self.program, self.name, self.ranges = program, program.name, program.ranges
         self.inputs, self.read, self.result_names = inputs, read, names
+        self._lock = RLock()
         self._inferable = [(buffer, list(buffer.inferable())) for buffer in inputs]
         self._input_shapes = Shapes(buffer.dims for buffer in inputs)
         self._dtypes = [RECORDS[buffer.dtype].numpy for buffer in inputs]
@@ -51,7 +54,6 @@ class OpenCallable(ABC):
         found = self.called(given, self.sizes_of(given), out, threads)
         return as_tensors(found) if any(map(is_tensor, all_arrays(arrays, named))) and out is None else found
 
-    @abstractmethod
     def called(
         self,
         arrays: Mapping[str, Any],
@@ -60,6 +62,22 @@ class OpenCallable(ABC):
         threads: int | None,
     ) -> Any:
         """Runs the program on arrays by name, of which `sizes_of` gave the sizes. Raises BadInput."""
+        self.require_given(arrays)
+        with self._lock:
+            try:
+                return self._ran(arrays, sizes, out, threads)
+            except MemoryError as error:
+                raise BadInput(NO_MEMORY) from error
+
+    @abstractmethod
+    def _ran(
+        self,
+        arrays: Mapping[str, Any],
+        sizes: Mapping[str, int],
+        out: Array | Sequence[Array] | None,
+        threads: int | None,
+    ) -> Any:
+        """Runs the program, one call at a time."""
 
     @abstractmethod
     def numbers_of_results(self) -> Sequence[int]:

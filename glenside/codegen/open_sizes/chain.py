@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,7 @@ from glenside.codegen.open_sizes.callable import OpenCallable, require_inferable
 from glenside.codegen.open_sizes.function import ArenaMemory, OpenFunction, taking
 from glenside.codegen.open_sizes.template import NotUniform
 from glenside.codegen.runtime.arguments import Kind, address_of, given_array, is_plain, nested, require_own
-from glenside.codegen.runtime.compiled_function import NO_MEMORY
 from glenside.codegen.scheduling.constant_packing import Memory
-from glenside.ir.errors import BadInput
 from glenside.ir.open_program import OpenProgram
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
@@ -81,7 +78,6 @@ class OpenChain(OpenCallable):
         every = [f for link in links for f in link.functions]
         self._arena = ArenaMemory(list({id(f.lowered.arena): f.lowered.arena for f in every}.values()))
         self._pooling = next((f for f in every if f.lowered.shares), every[0])
-        self._lock = RLock()
 
     @cached_property
     def kinds(self) -> Sequence[Link]:
@@ -130,21 +126,6 @@ class OpenChain(OpenCallable):
         """True if a result may be stored in the memory of an input."""
         place = next((i for i, buffer in enumerate(self.inputs) if buffer.name == name), None)
         return place is not None and self._in_place[place] == self._returned[self.result_names.index(result)]
-
-    def called(
-        self,
-        arrays: Mapping[str, Any],
-        sizes: Mapping[str, int],
-        out: Array | Sequence[Array] | None,
-        threads: int | None,
-    ) -> Any:
-        """Runs the program on arrays by name, of which `sizes_of` gave the sizes. Raises BadInput."""
-        self.require_given(arrays)
-        with self._lock:
-            try:
-                return self._ran(arrays, sizes, out, threads)
-            except MemoryError as error:
-                raise BadInput(NO_MEMORY) from error
 
     def _ran(
         self,

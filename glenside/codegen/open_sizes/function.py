@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from threading import RLock
 from time import perf_counter
 from typing import Any
 
@@ -94,7 +93,6 @@ class OpenFunction(OpenCallable):
         lowered.seconds["compile"] = perf_counter() - began
         self._run = self.library.run
         self.library.open_pool.restype = ctypes.c_void_p
-        self._lock = RLock()
         self._given = [b for b in lowered.buffers if b.role in (Role.INPUT, Role.CONSTANT)]
         self.input_at = [i for i, b in enumerate(self._given) if b.role is Role.INPUT]
         order = lowered.template.results
@@ -158,29 +156,14 @@ class OpenFunction(OpenCallable):
         number = self._returned[self.result_names.index(result)]
         return self.lowered.in_place.get(name) == self._results[number]
 
-    def called(
+    def _ran(
         self,
         arrays: Mapping[str, Any],
         sizes: Mapping[str, int],
         out: Array | Sequence[Array] | None,
         threads: int | None,
     ) -> Any:
-        """Runs the program on arrays by name, of which `sizes_of` gave the sizes. Raises BadInput."""
-        self.require_given(arrays)
-        with self._lock:
-            try:
-                return self._ran(arrays, tuple(sizes.values()), out, threads)
-            except MemoryError as error:
-                raise BadInput(NO_MEMORY) from error
-
-    def _ran(
-        self,
-        arrays: Mapping[str, Any],
-        key: tuple[int, ...],
-        out: Array | Sequence[Array] | None,
-        threads: int | None,
-    ) -> Any:
-        own = self.sized(key)
+        own = self.sized(tuple(sizes.values()))
         inputs = [
             arrays[buffer.name]
             if buffer.name in arrays and is_plain(arrays[buffer.name], kind)

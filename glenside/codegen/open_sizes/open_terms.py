@@ -17,7 +17,7 @@ from glenside.ir.open_integer import OpenInteger, OpenText, value_at
 from glenside.ir.operand import Array
 from glenside.ir.program import Program, entry_of
 from glenside.ir.size_expression import Size
-from glenside.ir.term import Term, postorder, shared
+from glenside.ir.term import Term, build, postorder, shared
 from glenside.ir.types import Dims, Tensor
 
 _WHOLE = re.compile(r"-?\d+(\.0+)?")
@@ -73,9 +73,12 @@ class _Terms:
             for name, tensor in first.constants_declared.items()
             if tensor.dims.product() == 1 and name in first.constants and have_same(name, self.programs)
         }
+        leaves = (made[build("access-tensor", tensor)] for tensor in first.signature.inputs)
+        inputs = tuple(own for leaf in leaves for own in leaf.attributes if isinstance(own, Tensor))
         return replace(
             first,
             term=made[first.term],
+            signature=replace(first.signature, inputs=inputs),
             layers={name: made[term] for name, term in first.layers.items() if term in made},
             labels={},
             names={},

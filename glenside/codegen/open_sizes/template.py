@@ -11,7 +11,7 @@ from glenside.ir.index_map import Axis
 from glenside.ir.open_integer import OpenFraction, OpenInteger
 from glenside.ir.program import Program
 from glenside.ir.size_expression import Expression, Size
-from glenside.ir.term import Term, postorder
+from glenside.ir.term import Term, build, postorder
 from glenside.ir.types import Dims
 
 _DROPPED = {"block": None, "packings": ()}
@@ -91,8 +91,9 @@ class Shapes:
 
 
 def terms_of(program: Program) -> list[Term]:
-    """Returns the terms of a program in a fixed order."""
-    return list(postorder(program.term))
+    """Returns the terms of a program in a fixed order, and last the inputs that it does not read."""
+    found = dict.fromkeys(postorder(program.term))
+    return list(found | dict.fromkeys(build("access-tensor", tensor) for tensor in program.signature.inputs))
 
 
 class Template:

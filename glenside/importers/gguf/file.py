@@ -105,7 +105,9 @@ def read_gguf(path: PathLike) -> GGUFFile:
         raise BadInput(f"{text} cannot be read: {error.strerror}") from None
     try:
         return _Reader(text, mapped).file()
-    except (ValueError, struct.error) as error:
+    except struct.error:
+        raise BadInput(f"{text} is damaged or cut short: its head ends beyond byte {len(mapped):,}, the last") from None
+    except ValueError as error:
         raise BadInput(f"{text} is damaged or cut short: {error}") from None
 
 
