@@ -10,9 +10,10 @@ from typing import TypeVar
 from glenside.check.compiled import CheckFailed
 from glenside.check.open_search import OpenForm, OpenSearch
 from glenside.codegen.lowering.quantized_activations import with_activations
-from glenside.codegen.open_sizes.chain import Link, OpenChain
+from glenside.codegen.open_sizes.chain import OpenChain
 from glenside.codegen.open_sizes.function import OpenFunction
 from glenside.codegen.open_sizes.lowered import OpenLowered
+from glenside.codegen.open_sizes.lowered_chain import LoweredChain, LoweredStage
 from glenside.codegen.open_sizes.open_blocks import OpenBlocks
 from glenside.codegen.open_sizes.template import NotUniform
 from glenside.codegen.open_sizes.variants import OpenVariants
@@ -26,6 +27,7 @@ from glenside.passes.network import uninterrupted
 from glenside.targets.base import PricesAlgebra
 
 _Callable = TypeVar("_Callable", OpenFunction, OpenChain)
+_Finished = TypeVar("_Finished")
 
 
 def compiled_open(
@@ -38,53 +40,86 @@ def compiled_open(
     if of is not None and not is_here(of):
         raise BadInput(f"this computer has no {of.name}")
     remarks = list[str]()
-    try:
-        found = _chain(program, target, of, check, activations)
-        if found is not None:
-            return found
-    except (BadInput, NotUniform, Unverified) as error:
-        remarks.append(f"repeated blocks are compiled one by one: {error}")
-    functions, choose = _functions(_rounding(program, activations), target, of, check)
-    functions[0].lowered.remarks += remarks
+    chain = _in_stages(program, target, of, activations, lambda own: _checked(OpenChain(own), check), remarks)
+    if chain is not None:
+        return chain
+    variants, choose = lowered_variants(_rounding(program, activations), of, target)
+    variants[0].remarks += remarks
+    functions = [checked_function(one, check) for one in variants]
     return functions[0] if len(functions) == 1 else OpenVariants(functions, choose)
 
 
-def _functions(
-    program: OpenProgram, target: PricesAlgebra | None, of: Machine | None, check: bool, infers_sizes: bool = True
-) -> tuple[list[OpenFunction], Callable[[Mapping[str, int]], int]]:
-    variants, choose = lowered_variants(program, of, target, infers_sizes)
-    return [checked_function(one, check) for one in variants], choose
+def lowered_for_c(
+    program: OpenProgram, target: PricesAlgebra | None, of: Machine | None, check: bool, activations: str = "float32"
+) -> OpenLowered | LoweredChain:
+    """Lowers a program with open sizes that is written as C for a machine; where it is here, compiles it, too.
+
+    Repeated blocks of a program are lowered once. Raises BadInput, Unverified; CheckFailed if `check` is set and fails.
+    """
+    compiles, remarks = of is None or is_here(of), list[str]()
+
+    def finish(chain: LoweredChain) -> LoweredChain:
+        return _checked(OpenChain(chain), check).lowered if compiles else chain
+
+    chain = _in_stages(program, target, of, activations, finish, remarks)
+    if chain is not None:
+        found: OpenLowered | LoweredChain = chain
+        counts = [len(own.variants) for own in chain.stages]
+    else:
+        variants, _ = lowered_variants(_rounding(program, activations), of, target)
+        found, counts = variants[0], [len(variants)]
+        if compiles:
+            checked_function(found, check)  # compares results where loops alone do not show what they compute
+    found.remarks += remarks
+    found.remarks += [f"C has one variant: {max(counts)} pay in Python"] if max(counts) > 1 else []
+    return found
 
 
 def _rounding(program: OpenProgram, activations: str, require: bool = True) -> OpenProgram:
     return program.mapped(lambda own: with_activations(own, activations, require=require))
 
 
-def _chain(
-    program: OpenProgram, target: PricesAlgebra | None, of: Machine | None, check: bool, activations: str
-) -> OpenChain | None:
-    """Compiles a program as a chain of blocks; None if it has no repeated ones.
+def _in_stages(
+    program: OpenProgram,
+    target: PricesAlgebra | None,
+    of: Machine | None,
+    activations: str,
+    finish: Callable[[LoweredChain], _Finished],
+    remarks: list[str],
+) -> _Finished | None:
+    """Lowers the repeated blocks of a program once; None if it has none, or they differ, which is then a remark."""
+    try:
+        chain = _lowered_chain(program, target, of, activations)
+        return None if chain is None else finish(chain)
+    except (BadInput, NotUniform, Unverified) as error:
+        remarks.append(f"repeated blocks are compiled one by one: {error}")
+        return None
 
-    Raises BadInput, NotUniform, Unverified: blocks that are not the same at all sizes; CheckFailed.
+
+def _lowered_chain(
+    program: OpenProgram, target: PricesAlgebra | None, of: Machine | None, activations: str
+) -> LoweredChain | None:
+    """Lowers a program as a chain of blocks; None if it has no repeated ones.
+
+    Raises BadInput, NotUniform, Unverified: blocks that are not the same at all sizes.
     """
     blocks = OpenBlocks.of(program)
     if blocks is None:
         return None
     with_activations(blocks.sample, activations)  # some stages may have no products
-    known: dict[int, Link] = {}
-    links = list[Link]()
+    known: dict[int, LoweredStage] = {}
+    stages = list[LoweredStage]()
     for number, stage in enumerate(blocks.first):
         own = _rounding(blocks.program(number), activations, require=False)
         if stage.kind not in known:
-            known[stage.kind] = Link(stage, *_functions(own, target, of, False, False))
-            links.append(known[stage.kind])
+            known[stage.kind] = LoweredStage(stage, *lowered_variants(own, of, target, infers_sizes=False))
+            stages.append(known[stage.kind])
             continue
-        like, lowered = known[stage.kind], list[OpenLowered]()
-        for function in like.functions:
-            lowered.append(function.lowered.with_constants(own, [*lowered]))
-        functions = [f.with_constants(o) for f, o in zip(like.functions, lowered, strict=True)]
-        links.append(Link(stage, functions, like.choose))
-    return _checked(OpenChain(program, blocks.sample, links), check)
+        like, variants = known[stage.kind], list[OpenLowered]()
+        for one in like.variants:
+            variants.append(one.with_constants(own, [*variants]))
+        stages.append(LoweredStage(stage, variants, like.choose))
+    return LoweredChain(_rounding(program, activations), blocks.sample, stages)
 
 
 def lowered_variants(

@@ -18,6 +18,7 @@ from glenside.codegen.c_library.exported import Exported, buffer_elements, expor
 from glenside.codegen.c_library.files import file_names, machine_name
 from glenside.codegen.c_library.reader import NO_MEMORY, reader
 from glenside.codegen.open_sizes.lowered import OpenLowered
+from glenside.codegen.open_sizes.lowered_chain import LoweredChain
 from glenside.codegen.processor.find_compiler import Compiler, TakesTooLong, completed, known_compiler
 from glenside.codegen.processor.model import Machine, is_here
 from glenside.codegen.runtime.compile_and_load import LIBRARIES, computer, flags
@@ -48,7 +49,7 @@ class _CannotCompile(BadInput):
 
 
 def write(
-    lowered: Sequence[Lowered | OpenLowered],
+    lowered: Sequence[Lowered | OpenLowered | LoweredChain],
     path: PathLike,
     around: Callable[[Callable[[], str]], str] = lambda read: read(),
 ) -> tuple[Library, str]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 
-from glenside.check.open_function import checked_function, lowered_open
+from glenside.check.open_function import lowered_for_c
 from glenside.check.written_c import read_back
 from glenside.codegen.c_library.decoder import STEP, check_ranges, decoder_library
 from glenside.codegen.c_library.export import Library
 from glenside.codegen.c_library.exported import exported
-from glenside.codegen.lowering.quantized_activations import with_activations
-from glenside.codegen.processor.model import Machine, is_here, machine_of
+from glenside.codegen.processor.model import Machine, machine_of
 from glenside.ir.errors import BadInput
 from glenside.ir.files import write_together
 from glenside.ir.open_program import OpenProgram
@@ -41,10 +39,7 @@ def write_decoder(
     if not isinstance(program, OpenProgram):
         raise BadInput(f"a decoder in C has open rows, as of gl.load(.., dims={{'rows': (1, 16)}}), got {program!r}")
     check_ranges(program.ranges)
-    lowered = lowered_open(program.mapped(partial(with_activations, dtype=activations)), of)
-    if of is None or is_here(of):
-        checked_function(lowered, check=False)  # compares results where loops alone do not show what they compute
-    step, said = exported(lowered), ""
+    step, said = exported(lowered_for_c(program, None, of, check=False, activations=activations)), ""
     made = decoder_library(step)
 
     def verify(written: Mapping[Path, Path]) -> None:

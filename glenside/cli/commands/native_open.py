@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from glenside.codegen.c_library.export import Library
     from glenside.codegen.open_sizes.lowered import OpenLowered
+    from glenside.codegen.open_sizes.lowered_chain import LoweredChain
     from glenside.ir.open_program import OpenProgram
 
 
@@ -32,9 +33,9 @@ def compile_open(
 
     passes  True if loops or passes are asked for, which are of fixed sizes
     """
-    from glenside.check.open_function import checked_function, lowered_variants
+    from glenside.check.open_function import lowered_for_c
     from glenside.check.written_c import write
-    from glenside.codegen.processor.model import is_here, machines_of
+    from glenside.codegen.processor.model import machines_of
     from glenside.targets.chosen import DEFAULT_TARGET, target_of_open
 
     load: Callable[[], Any] = source.loader(may_be_open=True)  # returns an OpenProgram
@@ -50,14 +51,8 @@ def compile_open(
     targets = [target_of_open(program, DEFAULT_TARGET if target is None else target, of) for of in machines]
     with json_report(json_path) as content, finishing():
         with status_line("lower"):
-            variants = [lowered_variants(program, of, wanted)[0] for of, wanted in zip(machines, targets, strict=True)]
-        lowered = [own[0] for own in variants]
-        for own in variants:
-            own[0].remarks += [f"C has this variant alone: {len(own)} pay in Python"] if own[1:] else []
-        with status_line("check"):
-            for one in lowered:
-                if one.machine is None or is_here(one.machine):
-                    checked_function(one, check)  # compares results where loops alone do not show what they compute
+            own = zip(machines, targets, strict=True)
+            lowered = [lowered_for_c(program, wanted, of, check) for of, wanted in own]
         made, read = write(lowered, output, read_back)
         _show(lowered, Path(output), made, read)
         content |= {
@@ -70,7 +65,7 @@ def compile_open(
         }
 
 
-def _described(lowered: OpenLowered) -> dict[str, object]:
+def _described(lowered: OpenLowered | LoweredChain) -> dict[str, object]:
     from glenside.codegen.c_library.export import machine_name
 
     return {
@@ -83,7 +78,7 @@ def _described(lowered: OpenLowered) -> dict[str, object]:
     }
 
 
-def _show(lowered: Sequence[OpenLowered], path: Path, made: Library, read: str) -> None:
+def _show(lowered: Sequence[OpenLowered | LoweredChain], path: Path, made: Library, read: str) -> None:
     from glenside.codegen.c_library.export import machine_name
     from glenside.ir.open_program import words_of
 

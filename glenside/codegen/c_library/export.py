@@ -13,6 +13,7 @@ import numpy as np
 from glenside.codegen.c_library.exported import Exported, exported
 from glenside.codegen.c_library.files import LINE, Part, build_lines, file_names, machine_name, texts
 from glenside.codegen.open_sizes.lowered import OpenLowered
+from glenside.codegen.open_sizes.lowered_chain import LoweredChain
 from glenside.codegen.processor.find_compiler import known_compiler
 from glenside.codegen.runtime.compile_and_load import LIBRARIES, flags
 from glenside.codegen.runtime.compiled_function import Lowered
@@ -40,7 +41,7 @@ def c_name(text: str) -> str:
     return text
 
 
-def library(lowered: Sequence[Lowered | OpenLowered | Exported], name: str) -> Library:
+def library(lowered: Sequence[Lowered | OpenLowered | LoweredChain | Exported], name: str) -> Library:
     """Returns the files of a program, for one machine or several, verified.
 
     Raises BadInput if `name` is no C name, or a constant depends on open sizes in a way that C cannot compute; and
@@ -49,7 +50,7 @@ def library(lowered: Sequence[Lowered | OpenLowered | Exported], name: str) -> L
     return libraries({name: lowered})
 
 
-def libraries(programs: Mapping[str, Sequence[Lowered | OpenLowered | Exported]]) -> Library:
+def libraries(programs: Mapping[str, Sequence[Lowered | OpenLowered | LoweredChain | Exported]]) -> Library:
     """Returns the files of several programs, by name, whose constants are in one file, each once: NAME.weights.
 
     NAME is the name of the first. Raises BadInput, Unverified.

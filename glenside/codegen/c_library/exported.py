@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 
 from glenside.codegen.emit_c.scalar_primitives import STORED_AS
 from glenside.codegen.loop_ir.ir import Buffer, Role
-from glenside.codegen.memory.buffer_arena import Arena
 from glenside.codegen.open_sizes.lowered import OpenLowered, Window
+from glenside.codegen.open_sizes.lowered_chain import LoweredChain
 from glenside.codegen.open_sizes.template import OpenBuffer
 from glenside.codegen.processor.model import Machine
 from glenside.codegen.runtime.compiled_function import Lowered
+from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
 from glenside.ir.open_program import Range
 from glenside.ir.operand import Array
@@ -34,14 +36,35 @@ class Constant:
 
 
 @dataclass(frozen=True)
+class Call:
+    """A call of C code that runs a stage of a program.
+
+    run      the C function
+    given    positions of the buffers that it reads, and `results` of those that it stores, in the order of its pointers
+    numbers  position of its first number in the table of numbers that depend on the sizes
+    said     what it runs
+    """
+
+    run: str
+    given: Sequence[int]
+    results: Sequence[int]
+    numbers: int = 0
+    said: str = ""
+
+
+@dataclass(frozen=True)
 class Exported:
     """A program to be written as C, for one machine.
 
     program_at  returns the program of given sizes
-    buffers     the arrays that C reads and writes, in the order in which `run` gets their pointers
+    buffers     the arrays that C reads and writes
+    calls       in their order
+    memory      bytes of the temporaries of a call, and `scratch` bytes of scratch memory per thread
     returned    for each result of the program, the position of its buffer
     constants   position of a buffer -> its values
+    values      position of a buffer between calls -> its place in bytes, in memory of `between` bytes
     ranges      name of each open size -> (least, greatest, step)
+    tables      C function that computes numbers that depend on the sizes -> the position of the first one
     table       how many numbers depend on the sizes
     limits      (elements of a temporary, the most for which memory is planned), where they depend on the sizes
     in_place    input -> the position of the result that may have its memory, of a program with open sizes
@@ -50,12 +73,17 @@ class Exported:
     title: str
     machine: Machine | None
     source: str
-    arena: Arena
     program_at: Callable[[Mapping[str, int]], Program]
     buffers: Sequence[OpenBuffer]
+    calls: Sequence[Call]
+    memory: int
+    scratch: int
     returned: Sequence[int]
     constants: Mapping[int, Constant]
+    values: Mapping[int, int] = field(default_factory=dict)
+    between: int = 0
     ranges: Mapping[str, Range] = field(default_factory=dict)
+    tables: Mapping[str, int] = field(default_factory=dict)
     table: int = 0
     limits: Sequence[tuple[tuple[Expression, ...], int]] = ()
     in_place: Mapping[str, int] = field(default_factory=dict)
@@ -141,10 +169,12 @@ def kind_in_c(buffer: OpenBuffer) -> str:
     return STORED_AS[buffer.dtype]
 
 
-def exported(lowered: Lowered | OpenLowered | Exported) -> Exported:
+def exported(lowered: Lowered | OpenLowered | LoweredChain | Exported) -> Exported:
     """Returns what is written of a lowered program. Raises BadInput, Unverified."""
     if isinstance(lowered, Exported):
         return lowered
+    if isinstance(lowered, LoweredChain):
+        return _chain(lowered)
     return _open(lowered) if isinstance(lowered, OpenLowered) else _fixed(lowered)
 
 
@@ -152,35 +182,107 @@ def _fixed(lowered: Lowered) -> Exported:
     values = lowered.in_memory()
     loops, program = lowered.loops, lowered.program
     places = {buffer: number for number, buffer in enumerate(loops.buffers)}
+    buffers = [OpenBuffer(b.name, tuple(Expression((), n) for n in b.dims), b.dtype, b.role) for b in loops.buffers]
     return Exported(
         loops.name,
         lowered.machine,
         lowered.source,
-        lowered.arena,
         lambda _: program,
-        [OpenBuffer(b.name, tuple(Expression((), n) for n in b.dims), b.dtype, b.role) for b in loops.buffers],
+        buffers,
+        [_call(buffers)],
+        lowered.arena.size,
+        lowered.arena.scratch,
         [places[b] for b in loops.results],
         {places[b]: Constant(array) for b, array in values.items()},
     )
 
 
 def _open(lowered: OpenLowered) -> Exported:
-    program, greatest = lowered.open, lowered.open.greatest
-    elements = lowered.planned_elements
-    own = [(b, elements[b.name]) for b in lowered.buffers if b.name in elements and any(d.terms for d in b.dims)]
     return Exported(
-        program.name,
+        lowered.open.name,
         lowered.machine,
         str(lowered.written),
-        lowered.arena,
-        lambda sizes: lowered.program_at(sizes) if sizes else lowered.program_at(greatest),
+        lowered.program_at,
         lowered.buffers,
+        [_call(lowered.buffers)],
+        lowered.arena.size,
+        lowered.arena.scratch,
         lowered.template.results,
         _open_constants(lowered),
-        {name: (low, high, step) for name, (low, high, step) in program.ranges.items()},
+        {},
+        0,
+        {name: (low, high, step) for name, (low, high, step) in lowered.open.ranges.items()},
+        {"open_sizes": 0},
         len(lowered.text.numbers),
-        list(dict.fromkeys((b.dims, most) for b, most in own)),
+        _limits(lowered),
         lowered.in_place,
+    )
+
+
+def _call(buffers: Sequence[OpenBuffer]) -> Call:
+    """Returns the only call of a program."""
+    given = [n for n, b in enumerate(buffers) if b.role in (Role.INPUT, Role.CONSTANT)]
+    return Call("run", given, [n for n, b in enumerate(buffers) if b.role is Role.RESULT])
+
+
+def _limits(lowered: OpenLowered) -> list[tuple[tuple[Expression, ...], int]]:
+    """Returns the dims of temporaries that depend on the sizes, and for how many elements memory is planned."""
+    own = [(b.dims, lowered.planned_elements.get(b.name)) for b in lowered.buffers]
+    return list(dict.fromkeys((dims, most) for dims, most in own if most is not None and any(d.terms for d in dims)))
+
+
+def _chain(chain: LoweredChain) -> Exported:
+    """Returns a chain: one call for each stage, of its first variant, and values between calls in memory."""
+    buffers: list[OpenBuffer] = [*chain.inputs]
+    places: dict[str | int, int] = {b.name: number for number, b in enumerate(buffers)}
+    results = range(len(buffers), len(buffers) + len(chain.unique))
+    stored: dict[tuple[int, int], int] = dict(zip(chain.unique, results, strict=True))
+    buffers += [replace(chain.result(*own), name=f"result {n}") for n, own in enumerate(chain.unique)]
+    slots = dict(zip(chain.slot_bytes, accumulate(chain.slot_bytes.values(), initial=0), strict=False))
+    values, limits = dict[int, int](), [limit for kind in chain.kinds for limit in _limits(kind.variants[0])]
+    for own, value in chain.values():
+        if own not in stored:
+            buffer, slot = chain.result(*own), chain.slots[value]
+            stored[own] = len(buffers)
+            values[len(buffers)] = slots[slot]
+            buffers.append(replace(buffer, name=f"value {value}", role=Role.TEMPORARY))
+            if any(dim.terms for dim in buffer.dims):
+                limits.append((buffer.dims, chain.slot_bytes[slot] // RECORDS[buffer.dtype].numpy.itemsize))
+        places[value] = stored[own]
+    first = [*accumulate((len(kind.variants[0].text.numbers) for kind in chain.kinds), initial=0)]
+    number_of = {kind.stage.kind: number for number, kind in enumerate(chain.kinds)}
+    constants, calls = dict[int, Constant](), list[Call]()
+    for at, stage in enumerate(chain.stages):
+        lowered, number = stage.variants[0], number_of[stage.stage.kind]
+        known, operands, given = _open_constants(lowered), iter(stage.operands), list[int]()
+        for place, buffer in enumerate(lowered.buffers):
+            if buffer.role is Role.INPUT:
+                given.append(places[next(operands)])
+            elif buffer.role is Role.CONSTANT:
+                given.append(len(buffers))
+                constants[len(buffers)] = known[place]
+                buffers.append(buffer)
+        order = lowered.template.results
+        targets = [stored[at, order.index(n)] for n, b in enumerate(lowered.buffers) if b.role is Role.RESULT]
+        calls.append(Call(f"run_{number + 1}", given, targets, first[number], stage.stage.program.name))
+    return Exported(
+        chain.open.name,
+        chain.machine,
+        str(chain.written),
+        chain.open.at,
+        buffers,
+        calls,
+        chain.arena.size - chain.between,
+        chain.arena.scratch,
+        [results[number] for number in chain.returned],
+        constants,
+        values,
+        chain.between,
+        {name: (low, high, step) for name, (low, high, step) in chain.open.ranges.items()},
+        {f"open_sizes_{number}": begin for number, begin in enumerate(first[:-1], 1)},
+        first[-1],
+        list(dict.fromkeys(limits)),
+        {b.name: results[n] for b, n in zip(chain.inputs, chain.in_place, strict=True) if n is not None},
     )
 
 

@@ -14,7 +14,6 @@ from string import Template
 
 from glenside.codegen.c_library.exported import Constant, Exported, kind_in_c, product_in_c
 from glenside.codegen.emit_c.translation_units import NOW
-from glenside.codegen.loop_ir.ir import Role
 from glenside.codegen.open_sizes.template import OpenBuffer
 from glenside.codegen.processor.model import PLAIN, Machine
 from glenside.codegen.runtime.compile_and_load import build_line, object_line
@@ -224,8 +223,8 @@ def _unit(part: Part, declared: str) -> Iterator[str]:
         LINE=LINE,
         MACHINE=part.machine,
         WEIGHTS=part.bytes,
-        ARENA=program.arena.size + LINE,
-        SCRATCH=program.arena.scratch,
+        ARENA=program.between + program.memory + LINE,
+        SCRATCH=program.scratch,
         MOST_THREADS=MOST_THREADS,
         MORE=f" && (program->copies = malloc({max(1, held)}))" if windows else "",
         FREE="\n    free(program->copies);" if windows else "",
@@ -234,28 +233,29 @@ def _unit(part: Part, declared: str) -> Iterator[str]:
         yield from _resize(program, name, [line for lines in windows.values() for line in lines])
     numbers = {buffer: f"x{number}" for number, buffer in enumerate(program.inputs, 1)}
     numbers |= {buffer: f"y{number}" for number, buffer in enumerate(program.results, 1)}
-    given = []
-    for place, buffer in enumerate(program.buffers):
-        if buffer.role is Role.INPUT:
-            given.append(numbers[buffer])
-        elif place in windows:
-            given.append(f"program->windows[{[*windows].index(place)}]")
-        elif buffer.role is Role.CONSTANT:
-            given.append(f"program->weights + {part.places[place]}")
-    given += ["program->table"] * bool(program.ranges)
-    results = [numbers[buffer] for buffer in program.buffers if buffer.role is Role.RESULT]
+    places = {place: f"program->weights + {offset}" for place, offset in part.places.items()}
+    places |= {place: f"program->windows[{number}]" for number, place in enumerate(windows)}
+    places |= {place: f"program->arena + {offset}" for place, offset in program.values.items()}
+    places |= {place: numbers[buffer] for place, buffer in enumerate(program.buffers) if buffer in numbers}
     yield f"int {name}_run({name}_program *program, {program.declared()})\n{{"
     yield "    if (!program) return -2;"
+    yield "    int status;"
     if program.ranges:
         yield from (f"    if ({_is_outside(program, size)}) return -3;" for size in program.ranges)
-        yield f"    int status = {name}_resize(program, (const int64_t[]){{{', '.join(program.sizes.values())}}});"
-        yield "    if (status) return status;"
+        sizes = ", ".join(program.sizes.values())
+        yield f"    if ((status = {name}_resize(program, (const int64_t[]){{{sizes}}}))) return status;"
     absent = [_is_absent(program, argument, buffer) for argument, buffer in program.arrays.items()]
     if any(absent):
         yield f"    if ({' || '.join(filter(None, absent))}) return -2;"
-    yield f"    const void *given[] = {{{', '.join(given) or '0'}}};"
-    yield f"    void *results[] = {{{', '.join(results)}}};"
-    yield "    return run(given, results, program->arena, program->threads, 0);\n}\n"
+    arena = f"program->arena + {program.between}" if program.between else "program->arena"
+    for number, call in enumerate(program.calls, 1):
+        given = [places[place] for place in call.given]
+        given += [f"program->table + {call.numbers}"] * bool(program.ranges)
+        yield f"    const void *given{number}[] = {{{', '.join(given) or '0'}}};"
+        yield f"    void *results{number}[] = {{{', '.join(places[place] for place in call.results)}}};"
+        yield f"    if ((status = {call.run}(given{number}, results{number}, {arena}, program->threads, 0)))"
+        yield "        return status;"
+    yield "    return 0;\n}\n"
 
 
 def _is_absent(program: Exported, argument: str, buffer: OpenBuffer) -> str:
@@ -284,7 +284,8 @@ def _resize(program: Exported, name: str, windows: Sequence[str]) -> Iterator[st
     for dims, most in program.limits:
         yield f"    if ({program.elements(dims)} > {most}) return -3;"
     yield from windows
-    yield "    open_sizes(n, program->table);\n    memcpy(program->sizes, n, sizeof program->sizes);"
+    yield from (f"    {table}(n, program->table + {begin});" for table, begin in program.tables.items())
+    yield "    memcpy(program->sizes, n, sizeof program->sizes);"
     yield "    program->has_sizes = 1;\n    return 0;\n}\n"
 
 

@@ -115,14 +115,11 @@ class Printer(Pointers):
         title = f"/* {_comment(self.loops.name)} */"
         nests = tuple(text.replace("NAME", name, 1) for text, name in self.nests.items())
         apart = tuple(text.replace("NAME", name, 1) for text, name in self.apart.items())
-        return Source(title, (*self.functions, *apart), nests, "\n".join(self._end(steps)) + "\n")
+        runtime = [PUBLIC, NOW, POOL if self.jobs else NO_POOL]
+        runtime += [SHARE] * any(len(job.parts) > 1 for job in self.jobs)
+        return Source(title, (*self.functions, *apart), nests, "\n".join(self._end(steps)) + "\n", tuple(runtime))
 
     def _end(self, steps: Sequence[str]) -> Iterator[str]:
-        yield PUBLIC
-        yield NOW
-        yield POOL if self.jobs else NO_POOL
-        if any(len(job.parts) > 1 for job in self.jobs):
-            yield SHARE
         for job, name in self.jobs.items():
             yield from job.lines(name, self.arena.scratch, *self.table)
         yield from self.entries(_GIVEN, steps)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+
+from glenside.codegen.emit_c.thread_pool import NO_POOL, POOL
 
 _HIDDEN = '__attribute__((visibility("hidden"))) '
 _PRELUDE = r"""
@@ -84,6 +87,10 @@ PUBLIC = """/* Where this text is part of another one, that says that these func
 #endif"""
 
 
+_OWN = re.compile(r"\b((?:nest|part|each)\d+|run|run_nest|open_sizes)\b")
+"""The names of functions that each source has: helpers of one name are alike in all."""
+
+
 @dataclass(frozen=True)
 class Source:
     """C source of a program; `str` is all of it as one text.
@@ -91,20 +98,23 @@ class Source:
     title    a comment
     helpers  functions that the functions of nests call
     nests    the functions of nests, from their result type on
-    end      threads, and `run`, which calls the nests
+    end      `run`, which calls the nests
+    runtime  texts that `end` needs and that are alike in other sources, such as threads
     """
 
     title: str
     helpers: tuple[str, ...]
     nests: tuple[str, ...]
     end: str
+    runtime: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self._text
 
     @cached_property
     def _text(self) -> str:
-        return "\n".join([self._begin(), *self.helpers, *(f"static {text}" for text in self.nests), self.end])
+        nests = (f"static {text}" for text in self.nests)
+        return "\n".join([self._begin(), *self.helpers, *nests, *self.runtime, self.end])
 
     def units(self, count: int) -> list[str]:
         """Returns the source as up to `count` + 1 translation units of balanced length, to be compiled and linked."""
@@ -116,12 +126,28 @@ class Source:
         heads = [text.partition("\n{")[0] + ";" for text in self.nests]
         helpers = [self._begin(), *self.helpers]
         return [
-            "\n".join([self._begin(), *(_HIDDEN + head for head in heads), self.end]),
+            "\n".join([self._begin(), *(_HIDDEN + head for head in heads), *self.runtime, self.end]),
             *("\n".join([*helpers, *(_HIDDEN + text for text in part)]) + "\n" for part in parts if part),
         ]
 
     def _begin(self) -> str:
         return "\n".join([self.title, _HEADERS, *_used(_PRELUDE, "\n".join([*self.helpers, *self.nests]))])
+
+
+def joined(title: str, sources: Sequence[Source]) -> Source:
+    """Returns several sources as one: the functions of the n-th have the suffix _n; equal helpers are there once."""
+    helpers, runtime = dict[str, None](), dict[str, None]()
+    nests, ends = list[str](), list[str]()
+    for number, own in enumerate(sources, 1):
+        texts = [_OWN.sub(rf"\1_{number}", text) for text in (*own.helpers, *own.nests, own.end)]
+        count = len(own.helpers)
+        helpers |= dict.fromkeys(texts[:count])
+        nests += texts[count:-1]
+        ends.append(texts[-1])
+        runtime |= dict.fromkeys(own.runtime)
+    if POOL in runtime:
+        runtime.pop(NO_POOL, None)
+    return Source(title, tuple(helpers), tuple(nests), "\n".join(ends), tuple(runtime))
 
 
 def _used(prelude: str, text: str) -> list[str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from glenside.codegen.emit_c.printer import TABLE
-from glenside.codegen.emit_c.translation_units import PUBLIC, Source
+from glenside.codegen.emit_c.translation_units import Source
 from glenside.ir.open_integer import expression_of
 from glenside.ir.size_expression import FLOOR_QUOTIENT, Atom, quotient_in_c
 
@@ -41,7 +41,11 @@ class SourceTemplate:
         functions = [*map(_local, self._texts[:-1])]
         end = _VARIABLE.sub(rf"{TABLE}[\1]", self._texts[-1])
         self.source = Source(
-            printed.title, tuple(functions[:count]), tuple(functions[count:]), f"{self._setter(names)}\n{end}"
+            printed.title,
+            tuple(functions[:count]),
+            tuple(functions[count:]),
+            f"{self._setter(names)}\n{end}",
+            (*printed.runtime, FLOOR_QUOTIENT),
         )
 
     def at(self, sizes: Mapping[str, int]) -> list[str]:
@@ -70,8 +74,6 @@ class SourceTemplate:
             lines.append(f"    {TABLE}[{i}] = {own.in_c(named, known)};")
         return "\n".join(
             [
-                PUBLIC,
-                FLOOR_QUOTIENT,
                 f"PUBLIC void open_sizes(const int64_t *n, int64_t *{TABLE})\n{{",
                 f"    (void)floor_quotient; (void)n; (void){TABLE};",
                 *lines,
