@@ -59,7 +59,9 @@ def lowered_for_c(
     compiles, remarks = of is None or is_here(of), list[str]()
 
     def finish(chain: LoweredChain) -> LoweredChain:
-        return _checked(OpenChain(chain), check).lowered if compiles else chain
+        if compiles:
+            chain.compiled = _checked(OpenChain(chain), check)
+        return chain
 
     chain = _in_stages(program, target, of, activations, finish, remarks)
     if chain is not None:
@@ -69,7 +71,9 @@ def lowered_for_c(
         variants, _ = lowered_variants(_rounding(program, activations), of, target)
         found, counts = variants[0], [len(variants)]
         if compiles:
-            checked_function(found, check)  # compares results where loops alone do not show what they compute
+            found.compiled = checked_function(
+                found, check
+            )  # compares results where loops alone do not show what they compute
     found.remarks += remarks
     found.remarks += [f"C has one variant: {max(counts)} pay in Python"] if max(counts) > 1 else []
     return found

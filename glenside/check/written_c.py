@@ -17,6 +17,7 @@ from glenside.codegen.c_library.export import Library, library
 from glenside.codegen.c_library.exported import Exported, buffer_elements, exported
 from glenside.codegen.c_library.files import file_names, machine_name
 from glenside.codegen.c_library.reader import NO_MEMORY, reader
+from glenside.codegen.open_sizes.callable import OpenCallable
 from glenside.codegen.open_sizes.lowered import OpenLowered
 from glenside.codegen.open_sizes.lowered_chain import LoweredChain
 from glenside.codegen.processor.find_compiler import Compiler, TakesTooLong, completed, known_compiler
@@ -26,7 +27,7 @@ from glenside.codegen.runtime.compiled_function import Lowered
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
 from glenside.ir.files import write_together
-from glenside.ir.operand import Array
+from glenside.ir.operand import Array, arrays
 from glenside.ir.replacing import PathLike, WrittenWrong
 from glenside.ir.threads import processors
 from glenside.semantics.effort import seconds
@@ -37,6 +38,9 @@ _COMPILING, _RUNNING = 60.0, 30.0
 """Time limits in seconds of the compiler, and of the compiled program."""
 _PLAIN_PRODUCT = 2e-9
 """Predicted seconds per product of plain loops."""
+_TOLERANCE = 1e-3
+"""The largest difference from the function in Python, relative to the largest number of a result: what rounds may
+differ where the compiler adds in another order."""
 _READER = "read-back"  # no program in C has this name
 
 
@@ -103,17 +107,19 @@ def read_back(
             for file, now in written.items():
                 (files.folder / file.name).symlink_to(now.resolve())
             made = files.compiled()
-            compared: list[str] = []
+            compared: dict[str, list[str]] = {}
             for sizes in _sizes(here[0]):
                 try:
-                    files.compare(made, sizes, seed)
+                    like = files.compare(made, sizes, seed)
                 except _NotCompared as reason:
                     if not compared:
                         return f"compiled by {files.by}; values not compared: {reason}{more}"
                     break
-                compared.append("x".join(map(str, sizes.values())))
-            at = f" of sizes {', '.join(compared)}" if here[0].ranges else ""
-            return f"compiled by {files.by} and run, values as meant on random inputs{at}{more}"
+                compared.setdefault(like, []).append("x".join(map(str, sizes.values())))
+            said = [f"{like} on random inputs" for like in compared]
+            if here[0].ranges:
+                said = [f"{one} of sizes {', '.join(at)}" for one, at in zip(said, compared.values(), strict=True)]
+            return f"compiled by {files.by} and run, values {', and '.join(said)}{more}"
     except (TakesTooLong, _CannotCompile) as error:
         return f"not read back: {error.message}"
     except OSError as error:  # a full disk, or a folder that does not allow execution
@@ -199,11 +205,17 @@ class _Written:
             except BadInput as error:
                 raise _CannotCompile(error.message) from None
 
-    def compare(self, made: Path, sizes: Mapping[str, int], seed: int) -> None:
-        """Compares the results. Raises WrittenWrong if they differ, _NotCompared if the right ones are not known."""
+    def compare(self, made: Path, sizes: Mapping[str, int], seed: int) -> str:
+        """Compares the results, and returns what they are equal to.
+
+        Raises WrittenWrong if they differ, _NotCompared if the right ones are not known.
+        """
         program = self.here[0].program_at(sizes)
         product = {"product": _PLAIN_PRODUCT} if any(own.machine is None for own in self.here) else {}
         predicted = seconds(program.term, **product)
+        if predicted > MOST_SECONDS and self.here[0].compiled is not None:
+            self._compare_with(self.here[0].compiled, made, sizes, seed)
+            return "as those of the function in Python"
         if predicted > MOST_SECONDS:
             raise _NotCompared(f"they take about {predicted:.0f} seconds")
         values = values_of(program, seed)
@@ -217,6 +229,20 @@ class _Written:
             if said := expected.difference(found):
                 at = "".join(f", {size} = {n}" for size, n in sizes.items())
                 raise WrittenWrong(self.path, f"compiled by {self.by} and run, {said} ({name}_run{at})")
+        return "as meant"
+
+    def _compare_with(self, function: OpenCallable, made: Path, sizes: Mapping[str, int], seed: int) -> None:
+        """Compares the results with those of the compiled function. Raises WrittenWrong, _NotCompared."""
+        given = function.drawn(sizes, seed)
+        wanted = arrays(function.called(given, sizes, None, 1))
+        for name, found in zip(self.programs, self._results(made, sizes, given), strict=True):
+            for number, (want, got) in enumerate(zip(wanted, found, strict=True), 1):
+                most = float(np.abs(want.astype(np.float64)).max(initial=0))
+                if not np.allclose(want, got, rtol=0, atol=_TOLERANCE * most, equal_nan=True):
+                    at = "".join(f", {size} = {n}" for size, n in sizes.items())
+                    raise WrittenWrong(
+                        self.path, f"compiled by {self.by} result {number} is not that of Python ({name}_run{at})"
+                    )
 
     def _results(self, made: Path, sizes: Mapping[str, int], values: Mapping[str, Array]) -> Iterator[list[Array]]:
         """Runs the executable, and yields the results of each program."""

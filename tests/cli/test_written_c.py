@@ -25,12 +25,12 @@ def _network() -> gl.Program:
 
 
 FAULTS = {
-    "cannot compile the generated C": ("return run(given,", "return runs(given,"),
+    "cannot compile the generated C": ("status = run(given1,", "status = runs(given1,"),
     "net_open refuses its weights": ("_head[64] = {103", "_head[64] = {104"),
     "result 1 differs in [0-9]+ of 500": ("program->weights + 64", "program->weights + 68"),
-    "net_run gives 7": ("return run(given, results", "return 7 + run(given, results"),
-    "ends with status -11": ("given[] = {x1,", "given[] = {(void *)8,"),
-    "result 1 differs in 20 of 500": ("results[] = {y1, y2}", "results[] = {y1, y1}"),
+    "net_run gives 7": ("status = run(given1, results1", "status = 7 + run(given1, results1"),
+    "ends with status -11": ("given1[] = {x1,", "given1[] = {(void *)8,"),
+    "result 1 differs in 20 of 500": ("results1[] = {y1, y2}", "results1[] = {y1, y1}"),
 }
 """Maps a message to the text in the file and the text that replaces it."""
 
@@ -67,7 +67,7 @@ def test_each_machine_that_is_here_is_read_back(tmp_path: Path, monkeypatch: pyt
 
     def changed(*given: object) -> dict[str, str]:
         found = texts(*given)  # type: ignore[arg-type]
-        return {**found, last: found[last].replace("given[] = {x1, ", "given[] = {x2, ")}
+        return {**found, last: found[last].replace("given1[] = {x1, ", "given1[] = {x2, ")}
 
     monkeypatch.setattr(export, "texts", changed)
     with pytest.raises(WrittenWrong, match="result 1 differs"):

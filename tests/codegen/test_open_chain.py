@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import re
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,11 +13,16 @@ import pytest
 from deep_programs import WIDTH, deep
 
 import glenside as gl
-from glenside.check.open_function import compiled_open
+from glenside.check import written_c
+from glenside.check.open_function import compiled_open, lowered_for_c
+from glenside.codegen.c_library import export
 from glenside.codegen.open_sizes.chain import OpenChain
 from glenside.codegen.open_sizes.function import OpenFunction
+from glenside.codegen.open_sizes.lowered_chain import LoweredChain
 from glenside.codegen.processor.model import machine_of
+from glenside.codegen.runtime.compile_and_load import compiler, flags
 from glenside.ir.errors import BadInput
+from glenside.ir.replacing import WrittenWrong
 
 pytestmark = pytest.mark.needs_compiler
 BLOCKS = 3
@@ -149,3 +158,60 @@ def test_a_program_that_has_other_blocks_at_some_sizes_is_compiled_as_a_whole() 
     of = gl.open_program(lambda rows: deep(rows, BLOCKS - (rows == 1)), "deep", rows=(1, 40))
     with pytest.raises(BadInput):
         compiled(of)
+
+
+def c_of(program: gl.OpenProgram, folder: Path, machine: str = "native") -> str:
+    """Writes a program as C, and returns what was compared."""
+    lowered = lowered_for_c(program, None, machine_of(machine), True)
+    assert isinstance(lowered, LoweredChain), lowered.remarks
+    return written_c.write([lowered], folder / "net.c")[1]
+
+
+def test_c_has_one_function_for_equal_blocks(tmp_path: Path) -> None:
+    """Results of all sizes are those of the interpreter; caches are stored in place; two programs share nothing."""
+    assert "values as meant on random inputs of sizes 1x0, 6x30, 12x60" in c_of(with_caches(), tmp_path)
+    text = (tmp_path / "net.c").read_text()
+    assert (text.count("PUBLIC int run_"), text.count("if ((status = run_2(")) == (6, BLOCKS)
+    build = [*compiler(), *flags(machine_of("native")), "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]
+    subprocess.run([*build, "net.c", "-o", "net.so", "-lm", "-pthread"], cwd=tmp_path, check=True, timeout=120)
+    c = ctypes.CDLL(str(tmp_path / "net.so"))
+    c.net_open.restype = ctypes.c_void_p
+    opened = [ctypes.c_void_p(c.net_open(str(tmp_path / "net.weights").encode(), threads)) for threads in (1, 2)]
+    for step, (rows, past) in enumerate([(3, 0), (1, 60), (12, 7), (1, 60)]):
+        of = with_caches()
+        own = of.at({"rows": rows, "past": past})
+        draw = np.random.default_rng(step)
+        given = {t.name: draw.standard_normal(tuple(t.dims)).astype(np.float32) for t in own.signature.inputs}
+        wanted = gl.evaluate([own.term], {**own.constants, **given})[0]
+        found = [np.empty((rows, 3), np.float32), *(np.empty((rows + past, WIDTH), np.float32) for _ in range(BLOCKS))]
+        if step % 2:  # the caches are those of the inputs
+            for n, array in enumerate(found[1:]):
+                array[:past] = given[f"past.{n}"]
+                given[f"past.{n}"] = array
+        pointers = [ctypes.c_void_p(array.ctypes.data) for array in (*given.values(), *found)]
+        assert c.net_run(opened[step % 2], ctypes.c_int64(rows), ctypes.c_int64(past), *pointers) == 0
+        for got, right in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(got, right, rtol=1e-4, atol=1e-4)
+    assert c.net_run(opened[0], ctypes.c_int64(13), ctypes.c_int64(0), *pointers) == -3
+
+
+@pytest.mark.parametrize("fault", ["", "weights"])
+def test_c_that_takes_long_to_compare_is_compared_with_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    texts = export.texts
+
+    def changed(*given: Any) -> dict[str, str]:
+        found = texts(*given)
+        first, second = re.findall(r"given[23].. = .* (program->weights . \d+), program->table", found["net.c"])
+        return {**found, "net.c": found["net.c"].replace(first, second)}
+
+    monkeypatch.setattr(written_c, "MOST_SECONDS", -1)
+    if fault:
+        monkeypatch.setattr(export, "texts", changed)
+        with pytest.raises(WrittenWrong, match="result 1 is not that of Python"):
+            c_of(program(), tmp_path)
+    else:
+        assert "values as those of the function in Python on random inputs of sizes 1, 20, 40" in c_of(
+            program(), tmp_path
+        )

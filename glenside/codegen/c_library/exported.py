@@ -10,6 +10,7 @@ from itertools import accumulate
 
 from glenside.codegen.emit_c.scalar_primitives import STORED_AS
 from glenside.codegen.loop_ir.ir import Buffer, Role
+from glenside.codegen.open_sizes.callable import OpenCallable
 from glenside.codegen.open_sizes.lowered import OpenLowered, Window
 from glenside.codegen.open_sizes.lowered_chain import LoweredChain
 from glenside.codegen.open_sizes.template import OpenBuffer
@@ -68,6 +69,7 @@ class Exported:
     table       how many numbers depend on the sizes
     limits      (elements of a temporary, the most for which memory is planned), where they depend on the sizes
     in_place    input -> the position of the result that may have its memory, of a program with open sizes
+    compiled    the same as a function, where it was compiled
     """
 
     title: str
@@ -87,6 +89,7 @@ class Exported:
     table: int = 0
     limits: Sequence[tuple[tuple[Expression, ...], int]] = ()
     in_place: Mapping[str, int] = field(default_factory=dict)
+    compiled: OpenCallable | None = None
 
     @cached_property
     def inputs(self) -> list[OpenBuffer]:
@@ -216,6 +219,7 @@ def _open(lowered: OpenLowered) -> Exported:
         len(lowered.text.numbers),
         _limits(lowered),
         lowered.in_place,
+        lowered.compiled,
     )
 
 
@@ -283,6 +287,7 @@ def _chain(chain: LoweredChain) -> Exported:
         first[-1],
         list(dict.fromkeys(limits)),
         {b.name: results[n] for b, n in zip(chain.inputs, chain.in_place, strict=True) if n is not None},
+        chain.compiled,
     )
 
 

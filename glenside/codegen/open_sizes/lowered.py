@@ -17,7 +17,7 @@ from glenside.codegen.loop_ir.ir import Buffer, Loops, Packing, Role, required
 from glenside.codegen.loop_ir.results_in_place import in_place
 from glenside.codegen.lowering.constant_preparation import prepared
 from glenside.codegen.memory.buffer_arena import Arena, arena
-from glenside.codegen.open_sizes.callable import require_inferable
+from glenside.codegen.open_sizes.callable import OpenCallable, require_inferable
 from glenside.codegen.open_sizes.open_terms import have_same, program_of_all_sizes, same_array
 from glenside.codegen.open_sizes.samples import Samples, sample_sizes, sizes_of, verified_sizes
 from glenside.codegen.open_sizes.source_text import SourceTemplate, tokens_of
@@ -78,6 +78,7 @@ class OpenLowered:
     variants  other forms of the program, whose packed constants are used where they are the same
     infers_sizes  True if each open size must be that of an axis of an input
     made      arrays of constants that are the same at all sizes: of buffers, and of packings
+    compiled  the function of it, where it is compiled
     compared  those of these packings that are verified
 
     Raises BadInput: a program that cannot be built at sizes of its ranges, or whose loops are not uniform; Unverified.
@@ -95,6 +96,7 @@ class OpenLowered:
         self.infers_sizes = infers_sizes
         self.verified: list[Verified] = []
         self.remarks: list[str] = []
+        self.compiled: OpenCallable | None = None
         self._programs: dict[tuple[int, ...], Program] = {}
         self._corners = list(program.corners())
         self._varying, self._terms = self._varying_terms()

@@ -9,7 +9,7 @@ from math import prod
 
 from glenside.codegen.emit_c.translation_units import Source, joined
 from glenside.codegen.memory.buffer_arena import LINE, Arena
-from glenside.codegen.open_sizes.callable import require_inferable
+from glenside.codegen.open_sizes.callable import OpenCallable, require_inferable
 from glenside.codegen.open_sizes.lowered import OpenLowered, Verified
 from glenside.codegen.open_sizes.template import NotUniform, OpenBuffer
 from glenside.ir.dtypes import RECORDS
@@ -50,6 +50,7 @@ class LoweredChain:
     unique    its different results: (number of the stage, number among the results of this stage)
     returned  for each result of the program, its number in `unique`
     in_place  for each input, the number in `unique` of the result that may be stored in its memory, or None
+    compiled  the function of it, where it is compiled
     slots     value -> its memory, which values of disjoint live ranges share
 
     Raises NotUniform: a program that cannot be run in this way.
@@ -58,6 +59,7 @@ class LoweredChain:
     def __init__(self, program: OpenProgram, sample: Program, stages: Sequence[LoweredStage]) -> None:
         self.open, self.sample, self.stages = program, sample, stages
         self.remarks: list[str] = []
+        self.compiled: OpenCallable | None = None
         self.machine = stages[0].variants[0].machine
         reading = {of: (own, place) for own in reversed(stages) for place, of in enumerate(own.operands)}
         if any(name not in reading for name in sample.inputs):
