@@ -6,7 +6,7 @@ import math
 
 from glenside.builder.layout import broadcast, common_dims
 from glenside.builder.pointwise import add, combine, compare, compute, divide, filled, multiply, select, subtract
-from glenside.ir.dtypes import FLOATS, largest_float
+from glenside.ir.dtypes import FLOATS, RECORDS, largest_float
 from glenside.ir.term import Term
 
 
@@ -60,8 +60,18 @@ def angle(y: Term, x: Term) -> Term:
 
 
 def shifted(x: Term, by: Term, *, left: bool) -> Term:
-    """Shifts the bits of integers by a product with, or a floor division by, a power of 2."""
-    factor = combine("pow", filled(by, 2), by)
+    """Shifts the bits of integers by a product with, or a floor division by, a power of 2.
+
+    By their width and more, or by fewer than 0, the result is 0, or, to the right, -1 for numbers below 0.
+    """
+    record = RECORDS[x.access.dtype]
+    sign = record.signed and not left  # shifted by one bit fewer than the width, the sign is all that is left
+    zero = filled(by, 0)
+    inside = combine("logical-and", compare("ge", by, zero), compare("lt", by, filled(by, record.bits - sign)))
+    factor = combine("pow", filled(by, 2), select(inside, by, zero))
+    beyond = filled(x, 0)
     if left:
-        return multiply(x, factor)
-    return divide(subtract(x, combine("(mod floor)", x, factor)), factor)
+        return select(inside, multiply(x, factor), beyond)
+    if sign:
+        beyond = select(compare("lt", x, beyond), filled(x, -1), beyond)
+    return select(inside, divide(subtract(x, combine("(mod floor)", x, factor)), factor), beyond)

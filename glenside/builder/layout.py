@@ -76,6 +76,16 @@ def pad_or_crop(x: Term, padding: Sequence[tuple[int, int]], kind: str = "zero-p
     return x
 
 
+def spread(x: Term, axis: int, step: int, kind: str = "zero-padding") -> Term:
+    """Puts step - 1 elements of a padding between the elements of an axis."""
+    dims, size = x.access.dims, x.access.dims[axis]
+    if step == 1 or size < 2:
+        return x
+    columns = reshape(x, (*dims[: axis + 1], 1, *dims[axis + 1 :]))
+    columns = pad(columns, [(0, step - 1) if i == axis + 1 else (0, 0) for i in range(columns.access.rank)], kind)
+    return slice_axis(reshape(columns, (*dims[:axis], size * step, *dims[axis + 1 :])), axis, 0, (size - 1) * step + 1)
+
+
 def broadcast(x: Term, dims: Sequence[int]) -> Term:
     """Repeats x to dims, aligned at the last axis as in numpy."""
     missing = len(dims) - x.access.rank

@@ -140,6 +140,11 @@ def limits(dtype: str) -> tuple[int, int]:
     return (-(1 << record.bits - 1), (1 << record.bits - 1) - 1) if record.signed else (0, (1 << record.bits) - 1)
 
 
+def all_bits(dtype: str) -> int:
+    """Returns the value of an integer dtype all of whose bits are 1."""
+    return -1 if RECORDS[dtype].signed else limits(dtype)[1]
+
+
 _finfo: Any = ml_dtypes.finfo  # works for numpy's floats too; ml_dtypes has no type annotations
 
 

@@ -158,6 +158,16 @@ def test_an_index_that_varies_in_no_loop(rows: int) -> None:
 
 
 @pytest.mark.needs_compiler
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_elements_of_what_is_reversed(axis: int) -> None:
+    b = gl.Builder("reversed")
+    x, at = b.input("x", (4, 5, 6)), b.input("i", (3,), "int64")
+    given, index = np.random.default_rng(axis).standard_normal((4, 5, 6)).astype(np.float32), np.array([-1, 0, 2])
+    f = gl.compile(b.finish(layout.gather(layout.flip(x, axis), at, axis)), "none")
+    np.testing.assert_array_equal(f(given, index), np.flip(given, axis).take(index, axis))
+
+
+@pytest.mark.needs_compiler
 def test_an_index_outside_is_refused() -> None:
     b = gl.Builder("outside")
     x, at = b.input("x", (4, 8)), b.input("i", (3, 2), "int64")

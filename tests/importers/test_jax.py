@@ -28,6 +28,10 @@ X, Y, ROW = _drawn(3, 4, 5), _drawn(3, 4, 5, seed=1), _drawn(5)
 IMAGES, PLACES, TRUTHS = _drawn(2, 7, 6, 4), _drawn(3, 2, dtype="int32"), _drawn(3, 4, 5, dtype="bool")
 WHOLE = _drawn(3, 4, 5, dtype="int32")
 ONE = np.asarray(2, np.int32)
+ENDS = np.array([0, 1, -1, 7, -7, 31, 32, 2**31 - 1, -(2**31)], np.int32)
+LEFT, RIGHT = (own.ravel() for own in np.meshgrid(ENDS, ENDS))
+ODD = np.array([0.0, -0.0, 1.5, -1.5, 300, -300, 3e9, -3e9, np.inf, -np.inf, np.nan], np.float32)
+ROWS = np.array([0, 3, 1, 4], np.int32)
 
 
 def _convolved(x: Any, w: Any, **options: Any) -> Any:
@@ -43,6 +47,11 @@ def _looped(x: Any) -> Any:
 
 def _scanned(x: Any, reverse: bool = False) -> Any:
     return lax.scan(lambda s, row: (s + row, s * row), jnp.zeros(x.shape[1:]), x, reverse=reverse)
+
+
+def _pooled(x: Any, padding: Any, kind: str = "max") -> Any:
+    join, start = (lax.max, -jnp.inf) if kind == "max" else (lax.min, jnp.inf)
+    return lax.reduce_window(x, start, join, (1, 3, 2, 1), (1, 2, 1, 1), padding)
 
 
 def _attention(q: Any, k: Any, v: Any) -> Any:
@@ -127,6 +136,47 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "gradient": (jax.grad(lambda w, x: (jnp.tanh(x @ w) ** 2).sum()), (_drawn(5, 2), X)),
     "jitted": (jax.jit(lambda x: jnp.dot(x, x.T)), (X[0],)),
     "mapped": (jax.vmap(lambda x, i: x[i]), (_drawn(3, 6), _drawn(3, 2, dtype="int32"))),
+    **{
+        f"{name} at the ends of integers": (getattr(lax, name), (LEFT, RIGHT))
+        for name in "div rem shift_left shift_right_arithmetic shift_right_logical".split()
+    },
+    "arithmetic shifts of unsigned integers": (
+        lax.shift_right_arithmetic,
+        (np.array([255, 128, 127, 200], np.uint8), np.array([1, 7, 3, 9], np.uint8)),
+    ),
+    "casts beyond the range": (lambda x: [x.astype(d) for d in ("int8", "uint8", "int32", "uint32", "int16")], (ODD,)),
+    "bits": (lambda x: (jnp.signbit(x), jnp.copysign(2.0, x), lax.bitcast_convert_type(x, jnp.int32)), (ODD,)),
+    "total order": (lambda x: jnp.digitize(x, jnp.array([-1.0, 0.0, 2.0])), (ODD,)),
+    "bits of many integers": (
+        lambda x: [
+            kind.reduce(x, axis=a) for kind in (jnp.bitwise_or, jnp.bitwise_and, jnp.bitwise_xor) for a in (1, 2)
+        ],
+        (WHOLE - 3,),
+    ),
+    "odd numbers of truths": (lambda x: lax.reduce(x, False, lax.bitwise_xor, (0, 2)), (TRUTHS,)),
+    "products of truths": (jnp.matmul, (TRUTHS[0], TRUTHS[1].T)),
+    "maxima of nothing": (lambda x: (jnp.max(x, 0, initial=-9), jnp.min(x, 0, initial=9)), (X[:0],)),
+    "windows of spread elements": (
+        lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2), (1, 1, 1), "VALID", base_dilation=(1, 2, 3)),
+        (X,),
+    ),
+    "least whole numbers of windows": (
+        lambda x: lax.reduce_window(x, np.int32(2**31 - 1), lax.min, (1, 2, 3), (1, 1, 2), "SAME"),
+        (WHOLE - 3,),
+    ),
+    "gradient of maxima of windows": (jax.grad(lambda x: (_pooled(x, "SAME") ** 2).sum()), (IMAGES,)),
+    "gradient of equal maxima": (
+        jax.grad(lambda x: (_pooled(x, ((0, 0), (1, 2), (0, 1), (0, 0))) ** 2).sum()),
+        (np.round(IMAGES),),
+    ),
+    "gradient of minima": (jax.grad(lambda x: (_pooled(x, "VALID", "min") ** 2).sum()), (np.round(IMAGES),)),
+    "gradient of grouped convolutions": (
+        jax.grad(lambda w, x: (_convolved(x, w, feature_group_count=2) ** 2).sum()),
+        (_drawn(3, 2, 2, 6), IMAGES),
+    ),
+    "platforms": (lambda x: lax.platform_dependent(x, tpu=jnp.sin, cpu=jnp.cos, default=jnp.tanh), (X,)),
+    "no platform": (lambda x: lax.platform_dependent(x, tpu=jnp.sin, default=jnp.tanh), (X,)),
+    "rows of reversed ones": (lambda x, i: (x[::-1][i], x[::-1, ::-1][:, i % 4]), (_drawn(5, 4), ROWS)),
     "nothing": (lambda x: (x[:0].sum(0), x[:0] * 2), (X,)),
 }
 
@@ -187,6 +237,7 @@ def test_parameters_are_constants_that_are_named_by_their_keys() -> None:
         (lambda x: x + jax.random.normal(jax.random.key(0), x.shape), (X,), "draws random numbers"),
         (lambda x: lax.while_loop(lambda s: s.sum() < 9, lambda s: s + 1, x), (X,), "iterations depends on data"),
         (lambda x: x.real + 1j * x, (X,), "complex64"),
+        (lambda x: x.at[np.array([0, 2])].apply(jnp.sin), (X,), "applies a function to the elements that it replaces"),
         (lambda x: x @ x, (X,), "jax does not trace the function: TypeError"),
         (lambda x: int(x.sum()), (X,), "jax does not trace the function"),
         (lambda x: None, (X,), "returns no array"),

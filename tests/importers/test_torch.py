@@ -47,6 +47,14 @@ def test_an_encoder_layer_in_each_float(dtype: Any) -> None:
     _agrees(layer, torch.randn(2, 5, 16, dtype=dtype), tolerance=5e-2 if half else 1e-5)
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int8, torch.int64, torch.uint8])
+def test_shifts_by_all_numbers_of_bits(dtype: Any) -> None:
+    info = torch.iinfo(dtype)
+    x = torch.tensor([0, 1, 7, 100, info.max, info.min, info.min + 1], dtype=dtype)
+    by = torch.arange(info.bits + 3, dtype=dtype)[:, None]
+    _agrees(lambda x, by: (x >> by, x << by, x >> (info.bits - 1)), x, by)
+
+
 class _Tree(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -56,21 +56,18 @@ def box_of(access: Access, fixed: Mapping[Axis, int], picks: Mapping[str, int]) 
     """
     if access.conditions or not access.count or any(not loop.axis.size for loop in access.loops):
         return None
-    first, steps = access.place.constant, []
+    first, moves = access.place.constant, [(step, picks[local.name]) for local, step in access.picked]
     for axis, factor in access.place.terms:
         if not isinstance(axis, Axis):
             return None
         if axis in fixed:
             first += factor * fixed[axis]
-        elif factor < 0:
-            first += factor * (axis.size - 1)
-            steps.append((-factor, axis.size))
         else:
-            steps.append((factor, axis.size))
+            moves.append((factor, axis.size))
     if access.count > 1:
-        steps.append((1, access.count))
-    steps += [(step, picks[local.name]) for local, step in access.picked]
-    return Box(first, merged(steps))
+        moves.append((1, access.count))
+    first += sum(step * (count - 1) for step, count in moves if step < 0)
+    return Box(first, merged([(abs(step), count) for step, count in moves]))
 
 
 def contains(outer: Box, inner: Box) -> bool:

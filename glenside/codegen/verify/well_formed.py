@@ -195,7 +195,7 @@ def _picked(access: Load | Store, scope: _Scope) -> Iterator[Fault]:
     dims = access.buffer.dims
     for local, step in access.picked:
         size = scope.held.get(local.name)
-        if size is not None and not any(_steps_along(dims, axis, step, size) for axis in range(len(dims))):
+        if size is not None and not any(_steps_along(dims, axis, abs(step), size) for axis in range(len(dims))):
             apart = f"{step} elements, {size} of which are along no axis of ({' '.join(map(str, dims))})"
             yield Fault(Condition.STRIDED, f"{local} is an index of {access.buffer} with a stride of {apart}")
         if size is None:

@@ -24,6 +24,7 @@ SAME = {
         **{name: name for name in "abs add and atan2 cbrt ceil clamp floor is_finite log logistic not or".split()},
         **{name: name for name in "rsqrt shift_left shift_right_arithmetic shift_right_logical sign sqrt tan".split()},
         **{name: name for name in "tanh xor reshape dynamic_update_slice optimization_barrier".split()},
+        "bitcast_convert": "bitcast_convert_type",
         "convert": "convert_element_type",
         "cosine": "cos",
         "divide": "div",
@@ -59,9 +60,12 @@ def _primitive(name: str, params: dict[str, Any], names: dict[str, str], a: Appl
 
 
 def _compare(a: Application) -> list[Term]:
-    if "TOTALORDER" in a.op.words:
-        raise Refused("compares by total order, which is for sorting only")
-    return a.primitive(a.op.words[0].lower(), *a.operands)
+    relation, (x, y) = a.op.words[0].lower(), a.operands
+    if "TOTALORDER" not in a.op.words:
+        return a.primitive(relation, x, y)
+    if relation == "ne":
+        return a.primitive("not", *a.primitive("eq_to", x, y))
+    return a.primitive(f"{relation}_to", x, y) if relation[0] != "g" else a.primitive(f"l{relation[1]}_to", y, x)
 
 
 def _select(a: Application) -> list[Term]:

@@ -19,14 +19,14 @@ from glenside.ir.term import Term
 Expression = Any
 """The place of an argument, or (operator, operand ..)."""
 
-_NAMES = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "and": "and", "or": "or"}
-_BINARY = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min", "and": "and", "or": "or"}
+_NAMES = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "and": "and", "or": "or", "xor": "xor"}
+_BINARY = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min", "and": "and", "or": "or", "xor": "xor"}
 _RUNNING = {"add": "cumsum", "multiply": "cumprod", "maximum": "cummax", "minimum": "cummin"}
 
 
-def returned(a: Application) -> list[Expression]:
-    """Returns what the only region of an operation returns, as expressions of its arguments and of known numbers."""
-    (region,) = a.op.regions
+def returned(a: Application, place: int = 0) -> list[Expression]:
+    """Returns what a region of an operation returns, as expressions of its arguments and of known numbers."""
+    region = a.op.regions[place]
     values: dict[str, Expression] = {name: place for place, name in enumerate(region.arguments)}
 
     def read(name: str) -> Expression:
@@ -55,7 +55,7 @@ def kind_of(a: Application) -> str:
         return "replace"
     if len(found) == 1 and isinstance(found[0], tuple) and set(found[0][1:]) == {0, 1} and found[0][0] in _NAMES:
         return str(found[0][0])
-    raise Refused("joins elements by a function that is not a sum, product, maximum, minimum, and, or")
+    raise Refused("joins elements by a function that is not a sum, product, maximum, minimum, and, or, xor")
 
 
 def _neutral(kind: str, dtype: str) -> Any:
@@ -68,7 +68,13 @@ def _neutral(kind: str, dtype: str) -> Any:
     if record.kind == "float":
         return -inf if kind == "maximum" else inf
     limits = np.iinfo(record.numpy)
-    return {"maximum": limits.min, "minimum": limits.max, "and": -1 if record.signed else limits.max, "or": 0}[kind]
+    return {
+        "maximum": limits.min,
+        "minimum": limits.max,
+        "and": -1 if record.signed else limits.max,
+        "or": 0,
+        "xor": 0,
+    }[kind]
 
 
 def _is_neutral(a: Application, init: Term, kind: str) -> bool:
@@ -143,6 +149,22 @@ def _reduce_window(a: Application) -> list[Term]:
     return a.primitive(f"reduce_window_{_NAMES[kind]}", x, params=params)
 
 
+def _select_and_scatter(a: Application) -> list[Term]:
+    """Adds elements to the greatest or least ones of windows."""
+    x, g, init = a.operands
+    (chosen,), own, ones = returned(a), a.attributes, (1,) * x.access.rank
+    known = a.reader.scope.known.of(init)
+    if chosen not in (("GE", 0, 1), ("LE", 0, 1)) or returned(a, 1) != [("add", 0, 1)] or known is None or known.any():
+        raise Refused("does not add to 0 at the greatest or least elements of windows, which is not supported")
+    params = {
+        "select_prim": chosen[0].lower(),
+        "window_dimensions": own.get("window_dimensions", ones),
+        "window_strides": own.get("window_strides", ones),
+        "padding": _pairs(own["padding"]) if "padding" in own else [(0, 0)] * x.access.rank,
+    }
+    return a.primitive("select_and_scatter_add", g, x, params=params)
+
+
 def columns_last(indices: Term, numbers: Mapping[str, Any]) -> Term:
     """Returns indices whose last axis holds the coordinates of one window."""
     axis, rank = numbers.get("index_vector_dim", 0), indices.access.rank
@@ -208,5 +230,6 @@ OPERATORS: dict[str, Rule] = {
     "stablehlo.reduce": _reduce,
     "stablehlo.reduce_window": _reduce_window,
     "stablehlo.scatter": _scatter,
+    "stablehlo.select_and_scatter": _select_and_scatter,
     "stablehlo.sort": _sort,
 }

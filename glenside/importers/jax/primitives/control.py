@@ -39,6 +39,15 @@ def cond(equation: Equation, index: Term, *operands: Term) -> list[Term]:
     return found
 
 
+@primitive("platform_index")
+def platform_index(equation: Equation) -> Term:
+    """Returns the place of what is written for CPUs, or for all platforms; the first of both."""
+    found = [place for place, own in enumerate(equation.params["platforms"]) if own is None or "cpu" in own]
+    if not found:
+        raise Refused("has nothing for CPUs")
+    return equation.filled((), found[0], equation.dtype)
+
+
 @primitive("scan")
 def scan(equation: Equation, *operands: Term) -> list[Term]:
     """Unrolls a loop over the elements of the first axis."""

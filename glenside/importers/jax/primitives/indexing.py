@@ -11,8 +11,8 @@ from glenside.builder.indexing import iota
 from glenside.builder.layout import broadcast, concatenate, reshape, slice_axis, transpose
 from glenside.builder.layout import gather as gather_rows
 from glenside.builder.pointwise import add, cast, combine, compare, filled, multiply, select, subtract
-from glenside.importers.jax.equation import Equation, primitive, register
-from glenside.ir.dtypes import FLOATS, RECORDS
+from glenside.importers.jax.equation import Equation, Refused, primitive, register
+from glenside.ir.dtypes import FLOATS, limits
 from glenside.ir.operand import Array
 from glenside.ir.term import Term
 
@@ -125,12 +125,12 @@ def _fill(equation: Equation) -> float:
     """Returns what is read outside the operand: NaN, the least integer, the largest without a sign."""
     if equation.params.get("fill_value") is not None:
         return float(equation.params["fill_value"])
-    record = RECORDS[equation.dtype]
     if equation.dtype in FLOATS:
         return float("nan")
     if equation.dtype == "bool":
         return 1
-    return -(1 << record.bits - 1) if record.signed else (1 << record.bits) - 1
+    low, high = limits(equation.dtype)
+    return low if low else high
 
 
 def _sliced(equation: Equation, windows: Windows, x: Term, known: Array) -> Term | None:
@@ -180,6 +180,9 @@ REDUCTIONS = {
 
 def scatter(equation: Equation, x: Term, indices: Term, updates: Term) -> Term:
     """Writes windows; those that are not within the operand are left out."""
+    body = equation.params.get("update_jaxpr")
+    if equation.primitive == "scatter" and body is not None and list(body.outvars) != list(body.invars[1:]):
+        raise Refused("applies a function to the elements that it replaces; gather them, apply it, and set them")
     numbers = equation.params["dimension_numbers"]
     batching = dict(zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True))
     dims, dropped = tuple(x.access.dims), tuple(numbers.inserted_window_dims)

@@ -19,7 +19,7 @@ from glenside.builder.pointwise import (
     subtract,
 )
 from glenside.importers.jax.equation import Equation, Refused, primitive, register
-from glenside.ir.dtypes import HALVES, RECORDS, largest_float
+from glenside.ir.dtypes import FLOATS, HALVES, INTEGERS, RECORDS, all_bits, largest_float, limits
 from glenside.ir.term import Term, build
 
 UNARY = {
@@ -33,8 +33,6 @@ BINARY = {
     "add_any": "elementwise-add",
     "sub": "subtract",
     "mul": "elementwise-mul",
-    "div": "elementwise-div",
-    "rem": "(mod truncate)",
     "max": "maximum",
     "min": "minimum",
     "pow": "pow",
@@ -57,6 +55,21 @@ def _compared(relation: str, _: Equation, x: Term, y: Term) -> Term:
     return compare(relation, x, y)
 
 
+def _compared_in_order(relation: str, _: Equation, x: Term, y: Term) -> Term:
+    """Compares in the total order of IEEE 754: -0 is less than 0, and NaN is greater than all, or less if negative."""
+    return compare(relation, *((_place_in_order(own) if own.access.dtype in FLOATS else own) for own in (x, y)))
+
+
+def _place_in_order(x: Term) -> Term:
+    """Returns the bits of floats as integers; of negative ones, which count downwards, with opposite bits."""
+    bits = build("bitcast", x, f"int{RECORDS[x.access.dtype].bits}")
+    return select(
+        compare("lt", bits, filled(bits, 0)),
+        combine("bitwise-xor", bits, filled(bits, limits(bits.access.dtype)[1])),
+        bits,
+    )
+
+
 def _identity(_: Equation, *operands: Term) -> list[Term]:
     return list(operands)
 
@@ -69,6 +82,8 @@ for _name in LOGICAL:
     register(_name, partial(_binary, f"bitwise-{_name}"))
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     register(_name, partial(_compared, _name))
+for _name in ("eq", "lt", "le"):
+    register(f"{_name}_to", partial(_compared_in_order, _name))
 for _name in ("copy", "copy_p", "device_put", "optimization_barrier", "sharding_constraint", "stop_gradient", "pvary"):
     register(_name, _identity)
 
@@ -96,12 +111,23 @@ for _name, _function in DERIVED.items():
     register(_name, partial(_derived, _function))
 
 
+@primitive("div", "rem")
+def quotient(equation: Equation, x: Term, y: Term) -> Term:
+    """Divides; integers by 0 as XLA does: all bits of the quotient are 1, and the remainder is the dividend."""
+    y = cast(y, x.access.dtype)
+    found = combine("elementwise-div" if equation.primitive == "div" else "(mod truncate)", x, y)
+    if x.access.dtype in FLOATS or ((known := equation.known(y)) is not None and known.all()):
+        return found
+    return select(
+        compare("eq", y, filled(y, 0)), filled(x, all_bits(x.access.dtype)) if equation.primitive == "div" else x, found
+    )
+
+
 @primitive("not")
 def not_(_: Equation, x: Term) -> Term:
     if x.access.dtype == "bool":
         return compute("logical-not", x)
-    record = RECORDS[x.access.dtype]
-    return combine("bitwise-xor", x, filled(x, -1 if record.signed else (1 << record.bits) - 1))
+    return combine("bitwise-xor", x, filled(x, all_bits(x.access.dtype)))
 
 
 @primitive("round")
@@ -136,17 +162,14 @@ def atan2(_: Equation, y: Term, x: Term) -> Term:
 
 @primitive("shift_left", "shift_right_arithmetic", "shift_right_logical")
 def shift(equation: Equation, x: Term, by: Term) -> Term:
-    """Shifts bits; by their width and more, to 0 or to the sign."""
-    record = RECORDS[x.access.dtype]
-    if equation.primitive == "shift_right_logical" and record.signed:
-        found = shift(equation, build("bitcast", x, f"u{record.name}"), build("bitcast", by, f"u{record.name}"))
-        return build("bitcast", found, record.name)
-    left = equation.primitive == "shift_left"
-    inside = combine("logical-and", compare("ge", by, filled(by, 0)), compare("lt", by, filled(by, record.bits)))
-    beyond = filled(x, 0)
-    if record.signed and not left:
-        beyond = select(compare("lt", x, beyond), filled(x, -1), beyond)
-    return select(inside, shifted(x, select(inside, by, filled(by, 0)), left=left), beyond)
+    """Shifts bits; to the right, those of signed numbers for arithmetic shifts, and of unsigned ones for logical."""
+    if equation.primitive == "shift_left":
+        return shifted(x, by, left=True)
+    own = x.access.dtype
+    dtype = own.removeprefix("u") if equation.primitive == "shift_right_arithmetic" else f"u{own.removeprefix('u')}"
+    if dtype == own:
+        return shifted(x, by, left=False)
+    return build("bitcast", shifted(build("bitcast", x, dtype), build("bitcast", by, dtype), left=False), own)
 
 
 @primitive("clamp")
@@ -168,7 +191,27 @@ def select_n(_: Equation, which: Term, *cases: Term) -> Term:
 def convert(equation: Equation, x: Term) -> Term:
     if equation.dtype == "bool":
         return compare("ne", x, filled(x, 0)) if x.access.dtype != "bool" else x
+    if equation.dtype in INTEGERS and x.access.dtype in FLOATS:
+        return _nearest_integer(x, equation.dtype)
     return cast(x, equation.dtype)
+
+
+def _nearest_integer(x: Term, dtype: str) -> Term:
+    """Rounds floats towards zero; beyond the range to its ends, as XLA does, and NaN to 0."""
+    low, high = limits(dtype)
+    x = cast(x, "float32") if x.access.dtype in HALVES else x
+    inside = combine("logical-and", compare("ge", x, filled(x, low)), compare("lt", x, filled(x, high + 1)))
+    found = cast(select(inside, x, filled(x, 0)), dtype)
+    found = select(compare("lt", x, filled(x, low)), filled(found, low), found)
+    return select(compare("ge", x, filled(x, high + 1)), filled(found, high), found)
+
+
+@primitive("bitcast_convert_type")
+def bitcast_convert(equation: Equation, x: Term) -> Term:
+    own, width = equation.dtype, RECORDS[x.access.dtype].bits
+    if RECORDS[own].bits != width or "bool" in (own, x.access.dtype):
+        raise Refused(f"reads the bits of {x.access.dtype} as {own}, which has not as many")
+    return build("bitcast", x, own)
 
 
 _FORMATS = {(8, 23): "float32", (8, 7): "bfloat16", (5, 10): "float16", (11, 52): "float64"}

@@ -24,7 +24,7 @@ from glenside.builder.pointwise import (
 )
 from glenside.importers.torch.node import Node, Operand, Refused, aten, register
 from glenside.importers.torch.promotion import Number, is_number, promoted
-from glenside.ir.dtypes import FLOATS, HALVES, RECORDS, largest_float
+from glenside.ir.dtypes import FLOATS, HALVES, RECORDS, all_bits, largest_float
 from glenside.ir.term import Term
 
 Function = Callable[[Term], Term]
@@ -316,8 +316,7 @@ def logical_not(node: Node, self: Term) -> Term:
 def bitwise_not(node: Node, self: Term) -> Term:
     if node.dtype == "bool":
         return compute("logical-not", self)
-    record = RECORDS[node.dtype]
-    return combine("bitwise-xor", self, filled(self, -1 if record.signed else (1 << record.bits) - 1))
+    return combine("bitwise-xor", self, filled(self, all_bits(node.dtype)))
 
 
 @aten("where", "self", "ScalarSelf", "ScalarOther", "Scalar")

@@ -50,8 +50,9 @@ def _shifted(left: bool, node: Node, self: Operand, other: Operand) -> Term:
 
 
 SHIFTS = ("Tensor", "Tensor_Scalar", "Scalar_Tensor")
-register("bitwise_left_shift", partial(_shifted, True), SHIFTS, "", __name__)
-register("bitwise_right_shift", partial(_shifted, False), SHIFTS, "", __name__)
+for _name, _left in (("left", True), ("right", False)):
+    register(f"bitwise_{_name}_shift", partial(_shifted, _left), SHIFTS, "", __name__)
+    register(f"__{_name[0]}shift__", partial(_shifted, _left), ("Tensor", "Scalar"), "", __name__)
 
 
 @aten("logcumsumexp", "default")
