@@ -296,6 +296,54 @@ def test_a_saved_program_is_the_one_of_the_module(tmp_path: Any, decomposes: boo
         assert any("in forward" in node for node in program.nodes.values())
 
 
+class _Shifted(nn.Module):
+    def forward(self, keys: Any, x: Any) -> Any:
+        keys[:, 1:] = x
+        keys.mul_(2)
+        return keys.sum(1), keys.t()
+
+
+@pytest.mark.parametrize("decomposes", [False, True])
+def test_a_saved_program_gives_inputs_that_change_in_place(tmp_path: Any, decomposes: bool) -> None:
+    keys, x = torch.randn(3, 4), torch.randn(3, 3)
+    exported = torch.export.export(_Shifted(), (keys, x))
+    torch.export.save(exported.run_decompositions() if decomposes else exported, tmp_path / "net.pt2")
+    program = gl.load(tmp_path / "net.pt2")
+    (found,) = gl.evaluate([program.term], {**program.constants, "keys": keys.numpy(), "x": x.numpy()})
+    later = keys.clone()
+    for own, want in zip(found, (*_Shifted()(later, x), later), strict=True):
+        assert np.allclose(own, want.numpy(), atol=1e-6)
+    assert program.signature.outputs == ("output_0", "output_1", "next.keys")
+
+
+class _Sums(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(3))
+
+    def forward(self, x: Any) -> Any:
+        self.total.add_(x)
+        return self.total + x
+
+
+@pytest.mark.parametrize("decomposes", [False, True])
+def test_a_saved_program_whose_buffer_changes_is_refused(tmp_path: Any, decomposes: bool) -> None:
+    exported = torch.export.export(_Sums(), (torch.randn(3),))
+    torch.export.save(exported.run_decompositions() if decomposes else exported, tmp_path / "net.pt2")
+    with pytest.raises(BadInput, match="the module changes its buffer total in place"):
+        gl.load(tmp_path / "net.pt2")
+
+
+@pytest.mark.parametrize("module", [nn.LSTM(5, 6, 2, bidirectional=True), nn.GRU(5, 6), nn.LSTM(5, 6, proj_size=3)])
+def test_a_saved_recurrent_layer_is_decomposed(tmp_path: Any, module: Any) -> None:
+    x = torch.randn(4, 2, 5)
+    torch.export.save(torch.export.export(module.eval(), (x,)), tmp_path / "net.pt2")
+    program = gl.load(tmp_path / "net.pt2")
+    (found,) = gl.evaluate([program.term], {**program.constants, "input": x.numpy()})
+    with torch.no_grad():
+        assert np.allclose(found[0], module(x)[0].numpy(), atol=1e-5)
+
+
 @pytest.mark.parametrize("decomposes", [False, True])
 def test_a_saved_program_with_open_sizes_is_the_one_of_the_module(tmp_path: Any, decomposes: bool) -> None:
     module, half = _Attention().eval(), torch.export.Dim("half", min=1, max=20)

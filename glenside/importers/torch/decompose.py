@@ -7,7 +7,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
-from glenside.importers.torch.graph import Call, Graph, Meta, Ref, mapped
+from glenside.importers.torch.graph import Call, Graph, Meta, Ref, changed_in_place, mapped, with_changed
 from glenside.importers.torch.node import records
 from glenside.importers.torch.walk import MESSAGES, target_of
 from glenside.ir.errors import BadInput
@@ -59,10 +59,21 @@ def _retraced(graph: Graph) -> Graph:
     if len(placeholders) != len(metas):
         raise BadInput("PyTorch decomposes the graph to one with other inputs, which is not supported")
     names = dict(zip(placeholders, metas, strict=True))
-    calls = [_renamed(call, names) for call in found.calls]
+    calls, changed = [], {}
+    for call in found.calls:
+        own = _renamed(call, names)
+        if own.target != "aten.copy_.default":
+            calls.append(own)
+            continue
+        given, value = own.args[:2]
+        if given.name in graph.constants:
+            raise changed_in_place("buffer", graph.constants[given.name][0])
+        changed[given.name] = value
+        names[call.name] = value.name
     outputs = dict(zip(graph.outputs, (_ref(value, names) for value in found.outputs.values()), strict=True))
     constants = {**graph.constants, **found.constants}
-    return replace(graph, constants=constants, calls=calls, outputs=outputs, metas={**graph.metas, **found.metas})
+    metas = {**graph.metas, **found.metas}
+    return with_changed(replace(graph, constants=constants, calls=calls, outputs=outputs, metas=metas), changed)
 
 
 def _dtype(torch: Any, meta: Meta) -> Any:

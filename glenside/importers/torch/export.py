@@ -13,7 +13,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
-from glenside.importers.torch.graph import Argument, Call, Graph, Meta, Ref, with_changed
+from glenside.importers.torch.graph import Argument, Call, Graph, Meta, Ref, changed_in_place, with_changed
 from glenside.importers.torch.node import records
 from glenside.importers.torch.serialized import output_name
 from glenside.importers.torch.walk import program_of
@@ -234,12 +234,7 @@ def _require_no_mutation(signature: Any) -> None:
     for spec in signature.output_specs:
         kind = spec.kind.name
         if kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION"):
-            what = kind.removesuffix("_MUTATION").lower()
-            hint = "; module.eval() stops batch norms from changing it" if what == "buffer" else ""
-            raise BadInput(
-                f"the module changes its {what} {spec.target} in place, which is not supported: return the new value"
-                f" as a result instead{hint}"
-            )
+            raise changed_in_place(kind.removesuffix("_MUTATION").lower(), spec.target)
 
 
 def _outputs(program: Any) -> dict[str, Argument]:
@@ -375,7 +370,7 @@ def traced(function: Callable[..., Any], tensors: Sequence[Any], table: Any = No
 
     torch = import_torch()
     table = decompositions() if table is None else table
-    with torch.no_grad(), _quiet():
+    with torch.no_grad(), _quiet(), torch.backends.mkldnn.flags(enabled=False):  # its recurrent layers are opaque
         found: Any = function
         for _ in range(2):  # a decomposition may change its own tensors in place, which the second pass removes
             plain = torch.func.functionalize(found)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from glenside.ir.errors import BadInput
+from glenside.ir.names import shortened
 from glenside.ir.operand import Array
 
 
@@ -88,6 +90,15 @@ def with_changed(graph: Graph, changed: Mapping[str, Argument]) -> Graph:
     remarks = [f"the module changes its input {n} in place: the new value is the result {NEXT}{n}" for n in changed]
     outputs = {**graph.outputs, **{f"{NEXT}{name}": value for name, value in changed.items()}}
     return replace(graph, outputs=outputs, remarks=(*graph.remarks, *remarks))
+
+
+def changed_in_place(what: str, name: str) -> BadInput:
+    """Returns the error for a buffer or a parameter that the module changes."""
+    hint = "; module.eval() stops batch norms from changing it" if what == "buffer" else ""
+    return BadInput(
+        f"the module changes its {what} {shortened(name)} in place, which is not supported: return the new value as a"
+        f" result instead{hint}"
+    )
 
 
 def mapped(argument: Any, function: Callable[[Ref], Any]) -> Any:

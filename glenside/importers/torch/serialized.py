@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from glenside.importers.torch.graph import Argument, Call, Graph, Meta, Ref, mapped, with_changed
+from glenside.importers.torch.graph import Argument, Call, Graph, Meta, Ref, changed_in_place, mapped, with_changed
 from glenside.importers.torch.symbols import NO_SIZES, Sizes, number_of, size_of
 from glenside.ir.bounds import MOST_NODES
 from glenside.ir.dtypes import RECORDS
@@ -201,11 +201,7 @@ def _outputs(module: Any) -> dict[str, Argument]:
         if kind == "user_input_mutation":
             continue
         if kind.endswith("_mutation"):
-            what, name = kind.removesuffix("_mutation"), next(k for k in own if k != "arg")
-            raise BadInput(
-                f"the module changes its {what} {shortened(own[name])} in place, which is not supported: return the"
-                " new value as a result instead"
-            )
+            raise changed_in_place(kind.removesuffix("_mutation"), own[next(k for k in own if k != "arg")])
         values.append(_argument(own["arg"]) if kind == "user_output" else Ref(own["arg"]["name"]))
     paths = list(_paths(module)) or [""] * len(values)
     paths = paths if len(paths) == len(values) else [""] * len(values)
