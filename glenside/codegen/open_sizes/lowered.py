@@ -103,6 +103,7 @@ class OpenLowered:
         self.seconds: dict[str, float] = {}
         self._generalize()
         self._programs.clear()
+        self._checker = Checker()  # what it knows of verified loops is not kept
 
     def _generalize(self) -> None:
         """Makes and verifies the loops and C of all sizes: tiled ones, or plain ones if these do not hold.
@@ -136,6 +137,7 @@ class OpenLowered:
         self.verified = []
         self.made: dict[Buffer | Packing, Array] = {}
         self._compared: set[Buffer | Packing] = set()
+        self._checker = Checker()
         programs = [self.program_at(own) for own in samples.sizes]
         self._samples = [(sizes, own.term) for sizes, own in zip(samples.sizes[:_LIKE], programs, strict=False)]
         self.program = program_of_all_sizes(programs, samples.sizes, samples.representative, sizes_of(self.open))
@@ -375,10 +377,11 @@ class OpenLowered:
         constants = self.constants_at(loops, sizes, program)
         try:
             if whole:
-                verify(loops, plan, program, constants, [p for p in loops.packings if p not in self._compared])
+                new = [packing for packing in loops.packings if packing not in self._compared]
+                verify(loops, plan, program, constants, new, self._checker)
                 self._compared |= self.made.keys() & {*loops.packings}
             else:
-                for fault in Checker().faults(loops, plan):
+                for fault in self._checker.faults(loops, plan):
                     raise Unverified(str(fault))
         except Unverified as error:
             raise BadInput(f"{at} the loops of other sizes do not hold: {error}") from error

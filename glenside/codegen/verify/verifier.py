@@ -43,14 +43,16 @@ def verify(
     program: Program,
     constants: Mapping[Buffer, Array],
     packings: Sequence[Packing] | None = None,
+    checker: Checker | None = None,
 ) -> Validation:
     """Verifies loops before they run, and packed constants; returns the validation of the sampled elements.
 
     packings  those whose constants are compared with their sources; by default all of the loops
+    checker   of other loops of the same program, whose parts that are alike are not verified again
 
     Raises Unverified, which names the layer and the fault.
     """
-    for fault in (*Checker().faults(loops, plan), *_interface(loops, program), *_bodies(loops)):
+    for fault in (*(checker or Checker()).faults(loops, plan), *_interface(loops, program), *_bodies(loops)):
         raise Unverified(_sentence(fault, loops, program))
     found = _sampled(loops, program)
     for body in loops.bodies:
