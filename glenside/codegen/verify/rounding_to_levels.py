@@ -290,4 +290,4 @@ def _text(number: float) -> str:
 def bounds(loops: Loops) -> Source:
     """Returns C that bounds, for each nest alone, the error of its results. Raises BadInput."""
     found = Levels(loops).source()
-    return OneText(found.title, found.helpers, found.nests, found.end)
+    return OneText(found.title, found.helpers, found.nests, found.end, found.runtime)
