@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -56,10 +56,10 @@ def main() -> None:
     parser.add_argument("--shape", default="", help="NAME=NUMBER,.. of glenside.models.decoder.Decoder, without a file")
     parser.add_argument("--bits", type=int, default=4, choices=(4, 8, 32), help="of random weights")
     parser.add_argument("--prompt", default="1 2 3 4", help="text, or numbers of tokens")
-    parser.add_argument("--tokens", type=int, default=32, help="to write")
-    parser.add_argument("--context", type=int, default=512, help="tokens for which the cache has room")
-    parser.add_argument("--rows", type=int, default=128, help="tokens of the prompt at a time")
-    parser.add_argument("--threads", type=int)
+    parser.add_argument("--tokens", type=_from(0), default=32, help="to write")
+    parser.add_argument("--context", type=_from(1), default=512, help="tokens for which the cache has room")
+    parser.add_argument("--rows", type=_from(1), default=128, help="tokens of the prompt at a time")
+    parser.add_argument("--threads", type=_from(1))
     parser.add_argument("--activations", choices=("float32", "int8"), help="int8 for weights of 4 or 8 bits")
     parser.add_argument("--cache", choices=CACHES, default="float32", help="dtype of keys and values in the cache")
     parser.add_argument("--ring", action="store_true", help="store the rows of the sliding window only, for any length")
@@ -73,7 +73,7 @@ def main() -> None:
         print(f"{given.c}: {said}. Compile it there: {made.build[0]}")
         return
     pieces = _pieces(given.file) if given.file else []
-    prompt = _numbers(given.prompt, pieces)
+    prompt = _numbers(given.prompt, pieces, len(pieces) if given.file else _shape(given).vocabulary)
     if len(prompt) + given.tokens > given.context and not given.ring:
         raise SystemExit(f"{len(prompt)} and {given.tokens} tokens do not fit: --context gives room for more")
     begin = time.perf_counter()
@@ -95,6 +95,17 @@ def main() -> None:
         speeds["llama.cpp"] = beside
     for name, (read, write) in speeds.items():
         print(f"{name:10}{read:8.1f} tokens/s of the prompt, {write:8.1f} written")
+
+
+def _from(least: int) -> Callable[[str], int]:
+    """Returns what reads a whole number of at least that."""
+
+    def read(text: str) -> int:
+        if not text.isdigit() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"requires a whole number of at least {least}, got {text}")
+        return int(text)
+
+    return read
 
 
 def llama_cpp(
@@ -142,7 +153,7 @@ def _shape(given: argparse.Namespace) -> Decoder:
         if name not in known or not value.isdigit():
             raise SystemExit(f"--shape is NAME=NUMBER,.. with names of {', '.join(sorted(known))}, got {name}={value}")
         sizes[name] = int(value)
-    sizes.setdefault("head", sizes["hidden"] // sizes["heads"])
+    sizes.setdefault("head", sizes["hidden"] // max(1, sizes["heads"]))
     sizes.setdefault("rotated", sizes["head"])
     return Decoder("decoder", **sizes, cache=given.cache)
 
@@ -159,10 +170,15 @@ def _pieces(file: str) -> list[str]:
     return [str(text).translate(marks) for text in read_gguf(file).field("tokenizer.ggml.tokens", [])]
 
 
-def _numbers(prompt: str, pieces: Sequence[str]) -> list[int]:
+def _numbers(prompt: str, pieces: Sequence[str], vocabulary: int) -> list[int]:
     """Returns the tokens of a prompt: numbers, or text cut into the longest pieces, which is not each model's way."""
-    if all(part.isdigit() for part in prompt.split()) or not pieces:
-        return [int(part) for part in prompt.split() if part.isdigit()] or [1]
+    if all(part.isdigit() for part in prompt.split()):
+        tokens = [int(part) for part in prompt.split()] or [1]
+        if vocabulary and max(tokens) >= vocabulary:
+            raise SystemExit(f"the prompt has token {max(tokens)}, and the vocabulary those from 0 to {vocabulary - 1}")
+        return tokens
+    if not pieces:
+        raise SystemExit(f"the prompt is numbers of tokens, such as '1 450', as there are no words, got {prompt!r}")
     known, longest, found = {piece: n for n, piece in enumerate(pieces)}, max(map(len, pieces)), []
     while prompt:
         size = next((n for n in range(min(longest, len(prompt)), 0, -1) if prompt[:n] in known), 0)

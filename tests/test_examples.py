@@ -1,4 +1,8 @@
-"""Tests the 300-line tutorial: it stays short, needs numpy only, and finds a cheaper program that is equal."""
+"""Tests the examples.
+
+The 300-line tutorial stays short, needs numpy only, and finds a cheaper program that is equal. The decoder refuses
+wrong arguments before it compiles.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+DECODER = Path(__file__).parent.parent / "examples" / "decoder.py"
 TUTORIAL = Path(__file__).parent.parent / "examples" / "glenside_in_300_lines.py"
 
 
@@ -56,3 +61,22 @@ def test_every_program_of_the_tutorials_egraph_is_equal(seed: int) -> None:
     for node, c in graph.classes.items():
         term = own["Node"](node.op, node.attributes, tuple(best[o] for o in node.operands))
         assert own["equal"](term, best[c], inputs, points=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--tokens", "-3"], "--tokens: requires a whole number of at least 0, got -3"),
+        (["--threads", "0"], "--threads: requires a whole number of at least 1, got 0"),
+        (["--prompt", "1 4096"], "the prompt has token 4096, and the vocabulary those from 0 to 4095"),
+        (["--prompt", "a word"], "the prompt is numbers of tokens"),
+        (["--shape", "heads=0"], "heads of the decoder decoder is a whole number from 1"),
+        (["--shape", "heads=x"], "--shape is NAME=NUMBER"),
+        ([str(DECODER.parent)], "got a folder without config.json"),
+    ],
+)
+def test_the_decoder_refuses_wrong_arguments(arguments: list[str], words: str) -> None:
+    done = subprocess.run([sys.executable, DECODER, *arguments], capture_output=True, text=True, timeout=100)
+    assert done.returncode in (1, 2)
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr

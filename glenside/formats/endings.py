@@ -102,9 +102,10 @@ def load(
     if load_decoder:
         _require_own_sizes(path, bool(shapes or weights or dtypes or allow_opaque or outputs), dims or {})
         return load_decoder(path, dims or {}, values or {})
-    others = ((dims and kind != ".pt2"), allow_opaque, outputs)
-    if any(others) and kind != ".onnx" and Path(path).exists():
-        raise BadInput(f"sizes of named dimensions, names of outputs and black boxes are for .onnx files, got {path}")
+    if any(((dims and kind != ".pt2"), allow_opaque, outputs)) and kind != ".onnx" and Path(path).exists():
+        folder = "a folder without config.json: " if Path(path).is_dir() else ""
+        words = "sizes of named dimensions, names of outputs and black boxes are for .onnx files"
+        raise BadInput(f"{words}, got {folder}{path}")
     if kind == ".py":
         raise BadInput(f"a program is read from a {', '.join(ENDINGS)} file, got {path}: a .py file is written only")
     if kind in (".pt2", ".mlir"):

@@ -74,6 +74,14 @@ class Decoder:
     scaled: bool = False
     cache: str = "float32"
 
+    def __post_init__(self) -> None:
+        """Raises BadInput for numbers that no decoder has."""
+        for field in ("layers", "hidden", "heads", "kv_heads", "head", "intermediate", "vocabulary"):
+            whole(f"{field} of the decoder {self.name}", getattr(self, field), 1)
+        if self.heads % self.kv_heads or self.rotated % 2 or self.rotated > self.head:
+            own = f"{self.heads} heads of {self.head}, {self.kv_heads} of keys, {self.rotated} rotated"
+            raise BadInput(f"the decoder {self.name} has {own}: heads of keys divide heads, and pairs of a head rotate")
+
 
 def decoder_step(shape: Decoder, weights: Weights, rows: int, past: int) -> Program:
     """Returns the program of `rows` tokens after up to `past` others.

@@ -170,8 +170,6 @@ def decoder_of(config: Config) -> Decoder:
         raise BadInput(f"{config.path} has the activation {shortened(act)}; {', '.join(_ACTIVATIONS)} are read")
     rope = _rope(config)
     rotated = own.get("rotated", int(head * config.number("partial_rotary_factor", 1.0, rope)))
-    if heads % kv or rotated % 2 or rotated > head:
-        raise BadInput(f"{config.path} has {heads} heads of {head}, {kv} of keys, {rotated} rotated")
     return Decoder(
         config.type,
         config.whole("num_hidden_layers"),

@@ -118,7 +118,7 @@ def _shape(file: GGUFFile) -> Decoder:
         raise BadInput(f"{file.path} has {heads} heads and vectors of {hidden} elements")
     head = int(of("attention.key_length", max(1, hidden // heads)))
     slower = file.tensors.get("rope_freqs.weight")
-    found = Decoder(
+    return Decoder(
         name,
         int(of("block_count")),
         hidden,
@@ -134,9 +134,6 @@ def _shape(file: GGUFFile) -> Decoder:
         int(of("attention.sliding_window", 0)),
         **own,
     )
-    if found.kv_heads < 1 or heads % found.kv_heads or found.rotated % 2 or found.rotated > head:
-        raise BadInput(f"{file.path} has {heads} heads of {head}, {found.kv_heads} of keys, {found.rotated} rotated")
-    return found
 
 
 class _Stored:
