@@ -69,11 +69,18 @@ static double now(int alone)
 }"""
 
 
-_HEADERS = """#define _GNU_SOURCE
-#include <pthread.h>
+_MATH = re.compile(
+    r"""\b(?:
+    (?: a?(?:cos|sin|tan)h? | atan2 | exp2? | expm1 | frexp | ldexp | [il]?logb | log(?:10|1p|2)? | modf | scalbl?n
+      | cbrt | fabs | hypot | pow | sqrt | erfc? | [lt]gamma | ceil | floor | nearbyint | l{0,2}r(?:int|ound) | trunc
+      | fmod | remainder | remquo | copysign | nan | nextafter | nexttoward | fdim | fmax | fmin | fma )[fl]?
+  | fpclassify | is[a-z]+ | signbit | INFINITY | NAN | HUGE_VAL[FL]? )\b""",
+    re.VERBOSE,
+)
+"""Names of <math.h>. A small program compiles in three quarters of the time without it."""
+_HEADERS = """#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,8 +120,7 @@ class Source:
 
     @cached_property
     def _text(self) -> str:
-        nests = (f"static {text}" for text in self.nests)
-        return "\n".join([self._begin(), *self.helpers, *nests, *self.runtime, self.end])
+        return self._unit(*self.helpers, *(f"static {text}" for text in self.nests), *self.runtime, self.end)
 
     def units(self, count: int) -> list[str]:
         """Returns the source as up to `count` + 1 translation units of balanced length, to be compiled and linked."""
@@ -124,14 +130,17 @@ class Source:
         for text in sorted(self.nests, key=len, reverse=True):
             min(parts, key=lambda part: sum(map(len, part))).append(text)
         heads = [text.partition("\n{")[0] + ";" for text in self.nests]
-        helpers = [self._begin(), *self.helpers]
         return [
-            "\n".join([self._begin(), *(_HIDDEN + head for head in heads), *self.runtime, self.end]),
-            *("\n".join([*helpers, *(_HIDDEN + text for text in part)]) + "\n" for part in parts if part),
+            self._unit(*(_HIDDEN + head for head in heads), *self.runtime, self.end),
+            *(self._unit(*self.helpers, *(_HIDDEN + text for text in part)) + "\n" for part in parts if part),
         ]
 
-    def _begin(self) -> str:
-        return "\n".join([self.title, _HEADERS, *_used(_PRELUDE, "\n".join([*self.helpers, *self.nests]))])
+    def _unit(self, *texts: str) -> str:
+        """Returns texts of C after what they need: headers, and functions of the prelude."""
+        text = "\n".join(texts)
+        prelude = "\n".join(_used(_PRELUDE, text))
+        math = ["#include <math.h>"] if _MATH.search(prelude) or _MATH.search(text) else []
+        return "\n".join([self.title, "#define _GNU_SOURCE", *math, _HEADERS, *([prelude] if prelude else []), text])
 
 
 def joined(title: str, sources: Sequence[Source]) -> Source:
