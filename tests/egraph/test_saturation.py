@@ -216,12 +216,12 @@ def test_a_deep_program_goes_in_and_comes_out() -> None:
     from glenside.ir.term import build
 
     term = program.term
-    for _ in range(5_000):
+    for _ in range(2_000):
         term = build("compute", "relu", term)
     nodes = program_nodes(term)
     found = search(nodes, of_families(["algebra", "analyses"]), PARAMETERS)
     assert found.stopped == "saturated"
-    assert found.snapshot.e_nodes == 5_001 == program_snapshot(nodes).e_nodes
+    assert found.snapshot.e_nodes == 2_001 == program_snapshot(nodes).e_nodes
 
 
 def test_rules_see_wide_sharing_in_linear_time() -> None:

@@ -291,7 +291,7 @@ def test_the_corpus_of_the_repository_is_of_programs() -> None:
 
 
 def test_a_budget_of_time_at_every_door(tmp_path: Path) -> None:
-    report = gl.fuzz(0.15, 0, [door.name for door in OWN], corpus=_kept(tmp_path))
+    report = gl.fuzz(0.06, 0, [door.name for door in OWN], corpus=_kept(tmp_path))
     assert report.ok, str(report)
 
 

@@ -1,4 +1,7 @@
-"""Runs all of ONNX's own backend tests; failures are listed with their reason in `onnx_failures.py`."""
+"""Runs all of ONNX's own backend tests; failures are listed with their reason in `onnx_failures.py`.
+
+Slow: what stands for an operator in other ones, whose own cases are here; and large networks of the operators of others.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,9 @@ if not onnx.__version__.startswith(f"{VERSION}."):
     pytest.skip(f"the list is of the tests of onnx {VERSION}, this is {onnx.__version__}", allow_module_level=True)
 
 
+SLOW = ("test_vgg19", "test_densenet121", "test_inception_v1", "test_inception_v2", "test_resnet50")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _inputs_of_whole_networks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The suite writes them to the user's home unless it is told where."""
@@ -32,6 +38,8 @@ def _case(category: str, name: str) -> object:
     marks = [] if why is None else [pytest.mark.xfail(reason=why, strict=True)]
     if name in DEPENDS_ON_ROUNDING:
         marks = [pytest.mark.xfail(reason=DEPENDS_ON_ROUNDING[name], strict=False)]
+    if "_expanded" in name or name in SLOW:
+        marks.append(pytest.mark.slow)
     return pytest.param(category, name, id=name, marks=marks)
 
 
