@@ -1,6 +1,6 @@
 """Runs all of ONNX's own backend tests; failures are listed with their reason in `onnx_failures.py`.
 
-Slow: what stands for an operator in other ones, whose own cases are here; and large networks of the operators of others.
+Slow: what stands for an operator in other ones, whose own cases are here, and large networks of operators of others.
 """
 
 from __future__ import annotations
