@@ -237,7 +237,11 @@ OF_FRONTS: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize(
     ("name", "target"),
-    [*((name, "systolic-array:4x4") for name in DAMAGES), *((name, "npu:4x4") for name in {**DAMAGES, **OF_FRONTS})],
+    [
+        *((name, "systolic-array:4x4") for name in DAMAGES),
+        *(pytest.param(name, "npu:4x4", marks=pytest.mark.slow) for name in DAMAGES),
+        *((name, "npu:4x4") for name in OF_FRONTS),
+    ],
 )
 def test_an_answer_is_checked_before_it_is_believed(name: str, target: str, path: Path) -> None:
     import glenside as gl

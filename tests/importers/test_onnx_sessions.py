@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ pytest.importorskip("onnxruntime")
 
 from ending_runtimes import WAITS, WAYS, write_runtime  # noqa: E402
 from onnx import helper  # noqa: E402
+from slow_cases import quick  # noqa: E402
 
 from glenside.importers.onnx.sessions import _ONNXRUNTIME, CannotRun, Ended, Session  # noqa: E402
 from glenside.ir.child_processes import receive, send  # noqa: E402
@@ -106,8 +108,7 @@ def test_a_crash_of_onnxruntime_is_a_sentence() -> None:
     assert np.array_equal(after.run({"x": X})[0], X)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("when", ["load", "run"])
+@pytest.mark.parametrize(("when", "way"), quick(product(["load", "run"], WAYS), 0, 1, 6, 7, unpacked=True))
 def test_whatever_ends_it_is_told(runtime: Path, way: str, when: str) -> None:
     write_runtime(runtime, **{when: f"print('its last words'); {WAYS[way]}"})
     how = {"SIGKILL": r"by SIGKILL \(out of memory\?\)", "status 7": "with status 7"}.get(way, f"by {way}")

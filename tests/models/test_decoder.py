@@ -69,14 +69,14 @@ def test_a_step_has_rows_and_a_cache() -> None:
 @pytest.mark.needs_compiler
 def test_the_example_writes_tokens() -> None:
     shape = "layers=1,hidden=64,heads=2,kv_heads=1,intermediate=64,vocabulary=50"
-    given = ["--shape", shape, "--tokens", "3", "--rows", "2", "--context", "8", "--prompt", "1 2 3"]
+    given = ["--shape", shape, "--tokens", "3", "--bits", "32", "--rows", "2", "--context", "8", "--prompt", "1 2 3"]
     done = subprocess.run([sys.executable, EXAMPLE, *given], capture_output=True, text=True, check=True)
     first, tokens, speed = done.stdout.splitlines()
     assert first.startswith("compiled in ")
     assert len(tokens.split()) == 3
     assert speed.startswith("glenside")
     full = subprocess.run(
-        [sys.executable, EXAMPLE, *given[:4], "--rows", "1", "--context", "2"], capture_output=True, text=True
+        [sys.executable, EXAMPLE, *given[:6], "--rows", "1", "--context", "2"], capture_output=True, text=True
     )
     assert "4 and 3 tokens do not fit: --context gives room for more" in full.stderr
 

@@ -58,10 +58,8 @@ CONVOLUTIONS = [
     quick(
         [(dtype, zero, n) for n in range(len(CONVOLUTIONS)) for dtype, zero in (("uint8", 200), ("int8", 5))],
         0,
-        2,
         5,
         6,
-        8,
         unpacked=True,
     ),
 )
