@@ -83,4 +83,4 @@ def _source() -> Source:
         "    return 0;",
         "}",
     ]
-    return Source("/* reading again */", (), (), "\n".join([PUBLIC, NO_POOL, NOW, *body]) + "\n")
+    return Source("/* reading again */", (), (), "\n".join(body) + "\n", (PUBLIC, NO_POOL, NOW))

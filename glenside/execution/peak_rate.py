@@ -54,4 +54,4 @@ def _source(machine: Machine) -> Source:
         "    return 0;",
         "}",
     ]
-    return Source("/* the most products */", (), (), "\n".join([PUBLIC, NO_POOL, NOW, *body]) + "\n")
+    return Source("/* the most products */", (), (), "\n".join(body) + "\n", (PUBLIC, NO_POOL, NOW))

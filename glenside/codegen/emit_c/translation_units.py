@@ -113,7 +113,7 @@ class Source:
     helpers: tuple[str, ...]
     nests: tuple[str, ...]
     end: str
-    runtime: tuple[str, ...] = ()
+    runtime: tuple[str, ...]
 
     def __str__(self) -> str:
         return self._text
