@@ -26,6 +26,8 @@ _LEAST_BLOCKS = 3
 """The fewest repetitions that are a chain of blocks."""
 _LEAST_SHARE = 0.2
 """The least share of a program's terms that blocks have after their first one."""
+_MOST_INPUTS = 4
+"""The inputs from which blocks are looked for."""
 _PRIME = (1 << 61) - 1
 """Numbers of paths are counted modulo this prime."""
 
@@ -138,12 +140,16 @@ class _Graph:
         return [t for t in found if t in (source, target) or not t.operator.is_addressed]
 
     def cut(self) -> Cut | None:
-        """Finds the chains of blocks."""
+        """Finds the chains of blocks, from the first of `_first_inputs` that has some."""
         depth: dict[Term, int] = {}
         for term in self.order:
             depth[term] = 1 + max((depth[child] for child in term.children), default=0)
         number = max(range(len(self.results)), key=lambda i: depth[self.results[i]])
-        terms = self.cuts(self._first_input(), self.results[number]) if self.inputs else []
+        return next(filter(None, (self._cut_from(leaf, number) for leaf in self._first_inputs())), None)
+
+    def _cut_from(self, source: Term, number: int) -> Cut | None:
+        """Returns where the paths from an input to a result are cut."""
+        terms = self.cuts(source, self.results[number])
         if len(terms) <= _LEAST_BLOCKS:
             return None
         ends, kinds = _Segments(self, terms).stages()
@@ -153,13 +159,13 @@ class _Graph:
         made = Cut(_name(terms[0]), number, own, kinds, self.varying)
         return None if self.stages(made) is None else made
 
-    def _first_input(self) -> Term:
-        """Returns the input on which most terms depend: that of the first block."""
+    def _first_inputs(self) -> list[Term]:
+        """Returns the inputs on which most terms depend: that of the first block, or one that all blocks read."""
         depending = Counter[str]()
         for term in self.order:
             for name in self.inputs:
                 depending[name] += self.reads[term] >> self.numbers[name] & 1
-        return self.inputs[depending.most_common(1)[0][0]]
+        return [self.inputs[name] for name, _ in depending.most_common(_MOST_INPUTS)]
 
     def stages(self, cut: Cut) -> list[Stage] | None:
         """Returns the stages between the cuts."""

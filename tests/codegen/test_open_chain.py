@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from deep_programs import WIDTH, deep
+from deep_programs import WIDTH, deep, encoder_decoder
+from slow_cases import quick
 
 import glenside as gl
 from glenside.check import written_c
@@ -141,6 +142,18 @@ def test_an_input_that_nothing_reads_is_an_argument(blocks: int) -> None:
         np.testing.assert_allclose(f(x=given["x"]), wanted, rtol=1e-4, atol=1e-4)
     with pytest.raises(BadInput, match="rows is 1 in x and 2 in unread"):
         f(given["x"][:1], np.zeros((2, 3), np.float32))
+
+
+@pytest.mark.parametrize("encoded", quick([False, True], 0))
+def test_layers_that_read_one_source_are_blocks(encoded: bool) -> None:
+    of = gl.open_program(lambda rows, length: encoder_decoder(rows, length, encoded), rows=(1, 20), length=(1, 30))
+    f = compiled(of)
+    assert isinstance(f, OpenChain)
+    assert f.report.startswith(f"Stages: {'1 x encoder-decoder.part1, 3' if encoded else '4'} x encoder-decoder.block")
+    for rows, length in ((1, 1), (5, 9), (20, 30)):
+        given = f.drawn({"rows": rows, "length": length}, seed=rows)
+        wanted = right(of, given, rows=rows, length=length)
+        np.testing.assert_allclose(f(given), wanted, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.slow

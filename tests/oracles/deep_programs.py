@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 
 import glenside as gl
+from glenside.builder.layout import transpose
 from glenside.builder.pointwise import mean_from
 from glenside.ir.term import Term, build
 
@@ -57,3 +58,27 @@ def deep(
     draw = np.random.default_rng(9)
     last = b.linear(x, b.constant("last", (3, WIDTH), value=draw.standard_normal((3, WIDTH)).astype(np.float32)))
     return b.finish(build("construct-tuple", last, *results) if results else last)
+
+
+def encoder_decoder(rows: int, length: int, encoded: bool, layers: int = 4) -> gl.Program:
+    """Returns x (rows)(16) through layers that attend to a source (length)(16), and a product at the end.
+
+    encoded  True: the layers attend to what layers of an encoder make of the source
+    """
+    b = gl.Builder("encoder-decoder")
+
+    @cache
+    def matrix(name: str) -> Term:
+        value = np.random.default_rng([*name.encode()]).standard_normal((WIDTH, WIDTH)) / 4
+        return b.constant(name, (WIDTH, WIDTH), value=value.astype(np.float32))
+
+    source, x = b.input("source", (length, WIDTH)), b.input("x", (rows, WIDTH))
+    for layer in range(layers if encoded else 0):
+        source = b.add(source, b.relu(b.linear(source, matrix(f"encoder.{layer}"))))
+    for layer in range(layers):
+        q = b.linear(x, matrix(f"q.{layer}"))
+        k, v = (b.linear(source, matrix(f"{name}.{layer}")) for name in "kv")
+        read = b.matmul(b.softmax(b.matmul(q, transpose(k, (1, 0)))), v)
+        x = b.add(x, b.linear(read, matrix(f"o.{layer}")))
+        x = b.add(x, b.relu(b.linear(x, matrix(f"inner.{layer}"))))
+    return b.finish(b.linear(x, matrix("last")))
