@@ -16,6 +16,7 @@ import pytest
 
 import glenside as gl
 from glenside.cache import objects
+from glenside.codegen.emit_c.translation_units import Source
 from glenside.codegen.processor import find_compiler
 from glenside.codegen.processor.find_compiler import Kind, known_compiler
 from glenside.codegen.processor.model import MACHINES, machine_of
@@ -213,3 +214,15 @@ def test_no_room_for_temporary_files(counted: Callable[[], int], monkeypatch: py
     with pytest.raises(BadInput, match="compiling requires space for temporary files: No space left on device"):
         gl.compile(_small(), "none")
     assert counted() == 0
+
+
+def test_the_header_of_functions_is_included_where_one_is_used() -> None:
+    """In a prelude function too, and in each translation unit by itself."""
+    root = "float nest1(float x)\n{ return sqrtf(x); }"
+    double = "float nest2(float x)\n{ return x + x; }"
+    halves = "uint16_t nest3(double x)\n{ return float16_of_double(x); }"
+    for nest, wanted in ((root, True), (double, False), (halves, True)):
+        assert ("#include <math.h>" in str(Source("", (), (nest,), ""))) == wanted
+    end, *units = Source("", (), (root, double), "").units(2)
+    assert "#include <math.h>" not in end
+    assert ["#include <math.h>" in unit for unit in units] == ["sqrtf" in unit for unit in units]
