@@ -97,7 +97,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 @pytest.fixture(autouse=True)
 def few_open_sizes_are_verified(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs of open sizes are verified at the ends of the ranges alone, except in an eighth of the tests, and in slow
+    """Programs of open sizes are verified at the ends of ranges alone, except in an eighth of the tests, and in slow
     ones: verification is most of the time of compiling one, and the tests compare values at sizes between.
     """
     if crc32(request.node.nodeid.encode()) % 8 and not request.node.get_closest_marker("slow"):
