@@ -158,6 +158,19 @@ def test_a_program_that_is_another_one_at_some_sizes_is_refused() -> None:
         gl.compile(gl.open_program(other, "other", n=(1, 300)), machine="plain")
 
 
+@pytest.mark.needs_compiler
+@pytest.mark.parametrize("first", [3, 100, 299])
+def test_a_program_whose_operators_read_others_at_some_sizes_is_refused(first: int) -> None:
+    def other(n: int) -> Program:
+        b = gl.Builder("other")
+        outer = pointwise.compute("exp", b.input("x", (n, 4)))
+        inner = pointwise.compute("tanh", outer)
+        return b.finish(b.subtract(b.multiply(outer, inner), outer if n < first else inner))
+
+    with pytest.raises(BadInput, match=r"has other operands at other sizes|at n = \d+: output has other values"):
+        gl.compile(gl.open_program(other, "other", n=(1, 300)), machine="plain")
+
+
 @pytest.mark.parametrize(("batch", "length"), [(3, 10), (1, 5), (4, 40)])
 def test_few_sizes_up_to_the_rows_of_a_table(batch: int, length: int) -> None:
     def with_positions(batch: int, length: int) -> Program:
@@ -402,6 +415,8 @@ def test_state_that_is_no_mapping_or_has_no_pair_is_refused() -> None:
     program = gl.open_program(PROGRAMS["moved"], n=(1, 8))
     with pytest.raises(BadInput, match="state= is True, or"):
         gl.compile(program, machine="plain", state="past")  # type: ignore[call-overload]
+    with pytest.raises(BadInput, match="got 3 as a name"):
+        gl.compile(program, machine="plain", state={"x": 3})  # type: ignore[call-overload]
     with pytest.raises(BadInput, match="no result is named as the next value of an input"):
         gl.compile(program, machine="plain", state=True)
 

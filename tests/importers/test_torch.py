@@ -237,6 +237,41 @@ def test_dynamic_shapes_are_programs_with_open_sizes() -> None:
 
 
 @pytest.mark.needs_compiler
+@pytest.mark.needs_compiler
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (x @ x.T).tril(x.shape[0] - 3),
+        lambda x: torch.full((x.shape[0], x.shape[0]), -1e9).triu(1).softmax(-1) @ x,
+        lambda x: nn.functional.interpolate(x.T[None], size=7, mode="nearest"),
+    ],
+)
+def test_masks_and_resizes_of_open_sizes_from_1_on(function: Any) -> None:
+    shapes = {"x": {0: torch.export.Dim("n", min=1, max=9)}}
+    f = gl.compile(gl.from_torch(_Function(function), (torch.randn(5, 6),), dynamic_shapes=shapes), machine="plain")
+    for n in (1, 2, 7, 9):
+        x = torch.randn(n, 6)
+        assert torch.allclose(f(x), function(x), atol=1e-5)
+
+
+class _Function(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x)
+
+
+def test_what_is_not_one_program_is_refused_with_its_node() -> None:
+    shapes = {"x": {0: torch.export.Dim("n", min=1, max=9)}}
+    program = gl.from_torch(_Function(lambda x: x.cummax(0).values), (torch.randn(5, 6),), dynamic_shapes=shapes)
+    with pytest.raises(
+        BadInput, match=r"not one program for all sizes \(node cummax \(aten.cummax.default\), test_torch"
+    ):
+        gl.compile(program, machine="plain")
+
+
 def test_a_module_with_open_sizes_is_compiled_once() -> None:
     layer = nn.Sequential(nn.Linear(8, 12), nn.GELU(), nn.Linear(12, 4)).eval()
     rows = torch.export.Dim("rows", min=1, max=33)

@@ -21,7 +21,7 @@ from glenside.codegen.open_sizes.callable import OpenCallable, require_inferable
 from glenside.codegen.open_sizes.open_terms import have_same, program_of_all_sizes, same_array
 from glenside.codegen.open_sizes.samples import Samples, sample_sizes, sizes_of, verified_sizes
 from glenside.codegen.open_sizes.source_text import SourceTemplate, tokens_of
-from glenside.codegen.open_sizes.template import Misfit, NotUniform, OpenBuffer, Shapes, Template, terms_of
+from glenside.codegen.open_sizes.template import Misfit, NotUniform, OpenBuffer, Shapes, Template, operands_of, terms_of
 from glenside.codegen.pipeline import lower
 from glenside.codegen.processor.model import Machine
 from glenside.codegen.runtime.arguments import given_array
@@ -408,8 +408,7 @@ class OpenLowered:
 
     def _is_alike(self, program: Program) -> bool:
         """True if a program has the terms of the samples, but for sizes."""
-        pairs = [terms_of(program), terms_of(self.program)]
-        return [t.operator for t in pairs[0]] == [t.operator for t in pairs[1]]
+        return operands_of(terms_of(program)) == operands_of(terms_of(self.program))
 
 
 @dataclass(frozen=True)

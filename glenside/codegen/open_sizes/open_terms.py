@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from glenside.codegen.open_sizes.fit import Fitter, Observed
-from glenside.codegen.open_sizes.template import NotUniform, terms_of
+from glenside.codegen.open_sizes.template import NotUniform, operands_of, terms_of
 from glenside.ir.errors import TypeMismatch
 from glenside.ir.open_integer import OpenInteger, OpenText, value_at
 from glenside.ir.operand import Array
@@ -42,21 +42,40 @@ def program_of_all_sizes(
 class _Terms:
     def __init__(self, programs: Sequence[Program], fitter: Fitter, sizes: Mapping[str, int]) -> None:
         self.programs = programs
-        self.columns = list(zip(*map(terms_of, programs), strict=False))
-        if len({len(terms_of(program)) for program in programs}) > 1:
-            raise NotUniform("its programs have different terms at different sizes")
-        observed: set[Observed] = set()
-        for terms in self.columns:
-            if any(term.operator is not terms[0].operator for term in terms):
-                raise NotUniform(f"{terms[0].operator.name} is another operator at other sizes")
+        rows = [terms_of(program) for program in programs]
+        self.columns, places = list(zip(*rows, strict=False)), zip(*map(operands_of, rows), strict=False)
+        observed: dict[Observed, tuple[Term, ...]] = {}
+        for terms, kinds in zip(self.columns, places, strict=True):
+            if len({operator for operator, _ in kinds}) > 1:
+                raise NotUniform(f"{self._place(terms)}{terms[0].operator.name} is another operator at other sizes")
+            if len({*kinds}) > 1:
+                raise NotUniform(f"{self._place(terms)}{terms[0].operator.name} has other operands at other sizes")
             for attributes in zip(*(term.attributes for term in terms), strict=True):
-                observed |= _varying(attributes)
+                try:
+                    observed = dict.fromkeys(_varying(attributes), terms) | observed
+                except NotUniform as error:
+                    raise NotUniform(f"{self._place(terms)}{error}") from None
+        if len({*map(len, rows)}) > 1:
+            longest = max(range(len(rows)), key=lambda place: len(rows[place]))
+            place = self._place(rows[longest][len(self.columns) :], longest)
+            raise NotUniform(f"{place}its programs have different terms at different sizes")
         self.integers: dict[Observed, OpenInteger] = {}
         for values, found in fitter.fit_all(observed).items():
             if found is None:
-                raise NotUniform(f"the sizes {values} are no expression of the open sizes")
+                words = f"the sizes {values} are no expression of the open sizes"
+                raise NotUniform(f"{self._place(observed[values])}{words}")
             own = found.expanded()
             self.integers[values] = OpenInteger(own.at(sizes), own)
+
+    def _place(self, terms: Sequence[Term], program: int = 0) -> str:
+        """Returns, for a message, the node of the file to which terms belong, or the first that reads them."""
+        own, term, readers = self.programs[program], terms[0], dict[Term, Term]()
+        for each in postorder(own.term):
+            for child in each.children:
+                readers.setdefault(child, each)
+        while term not in own.nodes and term in readers:
+            term = readers[term]
+        return f"{own.nodes[term]}: " if term in own.nodes else ""
 
     def program(self) -> Program:
         made: dict[Term, Term] = {}
@@ -66,7 +85,7 @@ class _Terms:
             try:
                 made[first] = shared(first.operator, tuple(made[child] for child in first.children), attributes)
             except TypeMismatch as error:
-                raise NotUniform(f"{first.operator.name}: {error}") from error
+                raise NotUniform(f"{self._place(terms)}{error}") from error
         first = self.programs[0]
         same = {
             name: first.constants[name]

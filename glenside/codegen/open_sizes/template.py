@@ -9,6 +9,7 @@ from typing import Any
 from glenside.codegen.loop_ir.ir import Buffer, For, Loops, Nest, Role, Way
 from glenside.ir.index_map import Axis
 from glenside.ir.open_integer import OpenFraction, OpenInteger
+from glenside.ir.operator import Operator
 from glenside.ir.program import Program
 from glenside.ir.size_expression import Expression, Size
 from glenside.ir.term import Term, build, postorder
@@ -94,6 +95,12 @@ def terms_of(program: Program) -> list[Term]:
     """Returns the terms of a program in a fixed order, and last the inputs that it does not read."""
     found = dict.fromkeys(postorder(program.term))
     return list(found | dict.fromkeys(build("access-tensor", tensor) for tensor in program.signature.inputs))
+
+
+def operands_of(terms: Sequence[Term]) -> list[tuple[Operator, tuple[int, ...]]]:
+    """Returns the operator of each term, and the places of its operands among the terms."""
+    places = {term: place for place, term in enumerate(terms)}
+    return [(term.operator, tuple(places[child] for child in term.children)) for term in terms]
 
 
 class Template:

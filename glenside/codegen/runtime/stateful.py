@@ -282,5 +282,9 @@ def _shaped(array: Any) -> Any:
 
 
 def _require_named(what: str, name: str, known: Mapping[str, Any]) -> None:
+    if not isinstance(name, str):
+        raise BadInput(
+            f"state= is True, or {{input: result}} such as {{'past_k': 'present_k'}}, got {name!r} as a name"
+        )
     if name not in known:
         raise BadInput(f"there is no {what} {name!r}{suggestion(name, known)}; there are {', '.join(known) or 'none'}")

@@ -23,7 +23,7 @@ from glenside.builder.layout import (
     transpose,
 )
 from glenside.builder.layout import flip as reverse
-from glenside.builder.pointwise import cast, compare, select
+from glenside.builder.pointwise import add, cast, compare, filled, select
 from glenside.importers.known_values import KNOWN
 from glenside.importers.torch.node import Node, Refused, aten, axes_of, axis_of, register, with_axis
 from glenside.importers.torch.promotion import Number
@@ -263,11 +263,9 @@ for _axes in (1, 2, 3):
 
 
 def _triangle(keeps_lower: bool, node: Node, self: Term, diagonal: int = 0) -> Term:
-    rows, columns = self.access.dims[-2:]
-    distance = compare(
-        "le" if keeps_lower else "ge", iota(columns, 1, 2), node.constant(np.arange(rows)[:, None] + diagonal, "rows")
-    )
-    return select(distance, self, node.filled((), 0, node.dtype))
+    row, column = (iota(size, axis, 2) for axis, size in enumerate(self.access.dims[-2:]))
+    kept = compare("le" if keeps_lower else "ge", column, add(row, filled(row, diagonal)))
+    return select(kept, self, node.filled((), 0, node.dtype))
 
 
 def tril(node: Node, self: Term, diagonal: int = 0) -> Term:
