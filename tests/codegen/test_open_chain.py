@@ -177,6 +177,7 @@ def c_of(program: gl.OpenProgram, folder: Path, machine: str = "native") -> str:
     """Writes a program as C, and returns what was compared."""
     lowered = lowered_for_c(program, None, machine_of(machine), True)
     assert isinstance(lowered, LoweredChain), lowered.remarks
+    assert lowered.remarks == [f"stages: {lowered.said}"]
     return written_c.write([lowered], folder / "net.c")[1]
 
 

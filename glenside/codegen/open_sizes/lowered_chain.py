@@ -58,7 +58,6 @@ class LoweredChain:
 
     def __init__(self, program: OpenProgram, sample: Program, stages: Sequence[LoweredStage]) -> None:
         self.open, self.sample, self.stages = program, sample, stages
-        self.remarks: list[str] = []
         self.compiled: OpenCallable | None = None
         self.machine = stages[0].variants[0].machine
         reading = {of: (own, place) for own in reversed(stages) for place, of in enumerate(own.operands)}
@@ -78,6 +77,7 @@ class LoweredChain:
         self.returned = [[*first].index(alike[n]) for n in range(len(alike))]
         self.in_place = [self._result_in_place(buffer.name) for buffer in self.inputs]
         self.slots = {value: slot for slot, own in self._shared_slots().items() for value in own}
+        self.remarks = [f"stages: {self.said}"]
 
     @cached_property
     def kinds(self) -> Sequence[LoweredStage]:
