@@ -116,7 +116,7 @@ _IDENTITY = _text(f"%0 = stablehlo.add %arg0, %arg0 : {T}")
         (_constant("dense<[1.0, 2.0]>", T), "line 3: a constant of 6 elements has 2"),
         (_constant("dense<300>", "tensor<2xi8>"), "line 3: a constant of int8 has an element that is none"),
         (_constant("dense_resource<__elided__>", T), "line 3: the text leaves out the values"),
-        (_reduced("xor", "0.0"), "reduces by xor"),
+        (_reduced("power", "1.0"), "reduces by power"),
         (_IDENTITY.replace("2x3", "?x3"), r"line 2: a tensor of type tensor<\?x3xf32>"),
         (_IDENTITY.replace("f32", "complex<f32>"), "its dtype is not supported"),
         ("func.func @main() {}", "line 1: expected module, got func.func"),
