@@ -27,7 +27,7 @@ from glenside.builder.pointwise import (
     subtract,
 )
 from glenside.builder.reductions import reduce_axes
-from glenside.ir.bounds import whole
+from glenside.ir.bounds import LARGEST, whole
 from glenside.ir.errors import BadInput
 from glenside.ir.open_program import OpenProgram, is_range, range_of
 from glenside.ir.operand import Array
@@ -38,6 +38,10 @@ from glenside.models.decoder_weights import Weights
 
 _MASKED = "-1e30"
 """The mask value: it is added to the attention scores of masked positions."""
+
+
+_MOST = {"head": 1 << 16}
+"""The greatest numbers of a decoder: the frequencies of a head are computed before its weights are read."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ class Decoder:
     def __post_init__(self) -> None:
         """Raises BadInput for numbers that no decoder has."""
         for field in ("layers", "hidden", "heads", "kv_heads", "head", "intermediate", "vocabulary"):
-            whole(f"{field} of the decoder {self.name}", getattr(self, field), 1)
+            whole(f"{field} of the decoder {self.name}", getattr(self, field), 1, _MOST.get(field, LARGEST))
         if self.heads % self.kv_heads or self.rotated % 2 or self.rotated > self.head:
             own = f"{self.heads} heads of {self.head}, {self.kv_heads} of keys, {self.rotated} rotated"
             raise BadInput(f"the decoder {self.name} has {own}: heads of keys divide heads, and pairs of a head rotate")

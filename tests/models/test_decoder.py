@@ -56,6 +56,7 @@ def test_rows_at_once_equal_rows_one_by_one(bits: int, more: dict) -> None:
 def test_a_step_has_rows_and_a_cache() -> None:
     for wrong, words in (
         ({"layers": 0}, "layers of the decoder small is a whole number from 1"),
+        ({"head": 1 << 31}, "head of the decoder small is a whole number from 1 to 65536"),
         ({"vocabulary": 0}, "vocabulary of the decoder small is a whole number from 1"),
         ({"kv_heads": 3}, "small has 4 heads of 16, 3 of keys, 16 rotated: heads of keys divide heads"),
         ({"rotated": 18}, "4 heads of 16, 2 of keys, 18 rotated"),
