@@ -43,10 +43,11 @@ def outputs(names: Sequence[str]) -> str:
     return f"outputs=[{', '.join(_quoted(name) for name in names)}]"
 
 
-def dims(sizes: Mapping[str, int]) -> str:
-    """Spells the option that gives sizes of named dimensions."""
+def dims(sizes: Mapping[str, int | tuple[int, int]]) -> str:
+    """Spells the option that gives sizes of named dimensions, or ranges of them."""
     if _on_command_line:
-        return " ".join(_option("--dim", f"{shortened(name)}={size}") for name, size in sizes.items())
+        words = {n: f"{s[0]}..{s[1]}" if isinstance(s, tuple) else str(s) for n, s in sizes.items()}
+        return " ".join(_option("--dim", f"{shortened(name)}={size}") for name, size in words.items())
     return f"dims={{{', '.join(f'{_quoted(name)}: {size}' for name, size in sizes.items())}}}"
 
 

@@ -128,6 +128,8 @@ def test_the_c_program_writes_the_tokens_of_python(
     assert (full.returncode, full.stderr) == (1, "the cache is full\n")
     none = _run(tmp_path / "out", 1, 1, 1, 2, 3, 100)
     assert (none.returncode, none.stderr) == (1, "a token is no word\n")
+    wrong = _run(tmp_path / "out", 1, "many", 1)
+    assert (wrong.returncode, "COUNT at least 1" in wrong.stderr) == (2, True)
     (tmp_path / "out" / "decoder.weights").write_bytes(made.weights[:-1])
     assert _run(tmp_path / "out", 1, 1, 1).returncode == 2
 

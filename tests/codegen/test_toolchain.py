@@ -222,7 +222,7 @@ def test_the_header_of_functions_is_included_where_one_is_used() -> None:
     double = "float nest2(float x)\n{ return x + x; }"
     halves = "uint16_t nest3(double x)\n{ return float16_of_double(x); }"
     for nest, wanted in ((root, True), (double, False), (halves, True)):
-        assert ("#include <math.h>" in str(Source("", (), (nest,), ""))) == wanted
-    end, *units = Source("", (), (root, double), "").units(2)
+        assert ("#include <math.h>" in str(Source("", (), (nest,), "", ()))) == wanted
+    end, *units = Source("", (), (root, double), "", ()).units(2)
     assert "#include <math.h>" not in end
     assert ["#include <math.h>" in unit for unit in units] == ["sqrtf" in unit for unit in units]

@@ -191,10 +191,11 @@ static int64_t most_likely(const float *logits)
 
 int main(int count, char **words)
 {
-    if (count < 5) return fprintf(stderr, "decoder WEIGHTS THREADS COUNT TOKEN..\\n"), 2;
+    int64_t written = count < 5 ? 0 : atoll(words[3]);
+    if (written < 1) return fprintf(stderr, "decoder WEIGHTS THREADS COUNT TOKEN.., COUNT at least 1\\n"), 2;
     decoder *d = decoder_open(words[1], atoi(words[2]));
     if (!d) return fprintf(stderr, "%s is not the file of weights, or memory does not suffice\\n", words[1]), 2;
-    int64_t prompt = count - 4, written = atoll(words[3]), *tokens = malloc((size_t)count * sizeof *tokens);
+    int64_t prompt = count - 4, *tokens = malloc((size_t)count * sizeof *tokens);
     const float *logits = 0;
     for (int64_t i = 0; i < prompt; i++) tokens[i] = atoll(words[4 + i]);
     double begin = now(), first = 0;

@@ -23,6 +23,7 @@ from glenside.importers.torch.decompose import decomposed
 from glenside.importers.torch.serialized import Pickled, TensorMeta, graph_of_json, inputs_of_json, tensor_meta
 from glenside.importers.torch.symbols import places_of, ranges_of
 from glenside.importers.torch.walk import program_of
+from glenside.ir import option_hints
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
 from glenside.ir.names import shortened, suggestion
@@ -69,10 +70,10 @@ def _sizes(content: Any, dims: Mapping[str, Any]) -> dict[str, Range]:
             raise BadInput(f"has no open size {shortened(name)}{hint}")
     missing = [name for name in known if name not in dims]
     if missing:
-        ways = ", ".join(f"{n!r}: {(low, 512 if high is None else high)}" for n, (low, high) in known.items())
+        ways = option_hints.dims({n: (low, 512 if high is None else high) for n, (low, high) in known.items()})
         raise BadInput(
             f"the size {missing[0]}, of {places_of(missing[0], inputs)}, is open: give numbers or ranges, such as"
-            f" dims={{{ways}}}"
+            f" {ways}"
         )
     found = {name: range_of(name, size if is_range(size) else (size, size)) for name, size in dims.items()}
     for name, (least, greatest, _) in found.items():
