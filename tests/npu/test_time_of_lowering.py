@@ -189,3 +189,19 @@ def test_a_block_ends_after_its_seconds() -> None:
     assert not is_over()
     assert not interrupts.stopped()
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+def test_nothing_is_lowered_once_ctrl_c_ended_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts, "_received", [signal.SIGINT])
+    begun: list[str] = []
+
+    def find(**_: Any) -> NpuProgram:
+        begun.append("lowered")
+        raise AssertionError
+
+    try:
+        with watched() as watch, pytest.raises(KeyboardInterrupt):
+            time_limit.InTime().make(find, None, watch)
+    finally:
+        interrupts.answered()
+    assert not begun

@@ -8,7 +8,7 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
-from glenside.ir.interrupts import answered, ended_after
+from glenside.ir.interrupts import answered, ended_after, unless_stopped
 from glenside.ir.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
@@ -54,8 +54,10 @@ class InTime:
     ) -> None:
         """Lowers with `find`; with `quick` if most of the time is over and no program is being emitted.
 
-        Raises KeyboardInterrupt, after which `made` is the best program so far, and BadInput.
+        Raises KeyboardInterrupt, after which `made` is the best program so far, and at once if Ctrl-C ended the search:
+        there is no time for a program then. Raises BadInput.
         """
+        unless_stopped()
         began = monotonic()
 
         def most() -> float:
