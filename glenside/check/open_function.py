@@ -71,9 +71,7 @@ def lowered_for_c(
         variants, _ = lowered_variants(_rounding(program, activations), of, target)
         found, counts = variants[0], [len(variants)]
         if compiles:
-            found.compiled = checked_function(
-                found, check
-            )  # compares results where loops alone do not show what they compute
+            found.compiled = checked_function(found, check)
     found.remarks += remarks
     found.remarks += [f"C has one variant: {max(counts)} pay in Python"] if max(counts) > 1 else []
     return found

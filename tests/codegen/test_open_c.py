@@ -15,7 +15,9 @@ from slow_cases import quick
 
 import glenside as gl
 from glenside.builder import layout
-from glenside.check.open_function import lowered_open
+from glenside.builder.pointwise import compute
+from glenside.check import written_c
+from glenside.check.open_function import lowered_for_c, lowered_open
 from glenside.check.written_c import write
 from glenside.codegen.c_library.exported import exported
 from glenside.codegen.processor.model import machine_of
@@ -225,3 +227,29 @@ def test_ranges_that_are_refused(tmp_path: Path, words: str, said: str) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert said in " ".join(done.stderr.split())
     assert [path.name for path in tmp_path.iterdir()] == ["net.onnx"]
+
+
+def _logarithms(n: int) -> Program:
+    b = gl.Builder("logarithms")
+    return b.finish(compute("log", b.input("x", (n, 8))))
+
+
+def _gathered(n: int) -> Program:
+    b = gl.Builder("gathered")
+    return b.finish(layout.gather(b.input("x", (n, 8)), b.input("i", (5,), "int64")))
+
+
+@pytest.mark.needs_compiler
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (_logarithms, "values as those of the function in Python on random inputs of sizes 1, 10, 20"),
+        (_gathered, "values not compared: access-gather got an index that is outside of its axis"),
+    ],
+)
+def test_results_that_are_no_numbers_or_none_are_compared_with_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Any, said: str
+) -> None:
+    monkeypatch.setattr(written_c, "MOST_SECONDS", -1)
+    lowered = lowered_for_c(gl.open_program(make, n=(1, 20)), None, machine_of("native"), False)
+    assert said in write([lowered], tmp_path / "net.c")[1]

@@ -43,14 +43,14 @@ class Call:
     run      the C function
     given    positions of the buffers that it reads, and `results` of those that it stores, in the order of its pointers
     numbers  position of its first number in the table of numbers that depend on the sizes
-    said     what it runs
+    name     of the stage that it runs
     """
 
     run: str
     given: Sequence[int]
     results: Sequence[int]
     numbers: int = 0
-    said: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True)

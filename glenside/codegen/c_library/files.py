@@ -254,7 +254,7 @@ def _unit(part: Part, declared: str) -> Iterator[str]:
         yield f"    const void *given{number}[] = {{{', '.join(given) or '0'}}};"
         yield f"    void *results{number}[] = {{{', '.join(places[place] for place in call.results)}}};"
         yield f"    if ((status = {call.run}(given{number}, results{number}, {arena}, program->threads, 0)))"
-        yield "        return status;"
+        yield f"        return status;{f' /* {_text(call.name)} */' if call.name else ''}"
     yield "    return 0;\n}\n"
 
 

@@ -98,7 +98,7 @@ class LoweredChain:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """What took how long, of all kinds of stages."""
+        """The seconds of each phase, summed over the kinds of stages."""
         found = dict[str, float]()
         for one in (own for stage in self.kinds for own in stage.variants):
             for what, seconds in one.seconds.items():
