@@ -427,7 +427,8 @@ def npu_program(
     resulting DRAM to `glenside.npu.model.reference_results.wrong`.
 
     Raises BadInput for a target without instructions, a layer that the machine does not run, or a network that is
-    already quantized or cannot be; Unfinished if the time was over before there was a program.
+    already quantized or cannot be; Unfinished if the time was over before there was a program; KeyboardInterrupt also
+    if Ctrl-C ended the search.
     """
     from glenside.ir.stopwatch import watched
     from glenside.npu.lowering.pipeline.time_limit import InTime
@@ -440,6 +441,8 @@ def npu_program(
     asked = integers(_program(program, "run on an npu"), quantize, seed)
     how = {"verify": False, "limits": limits, **how}
     result = optimize(program if asked is None else asked.network.program, target, seed=seed, **how)
+    if result.interrupted or result.stopped == INTERRUPTED:
+        raise KeyboardInterrupt
     result.require_mapped()
     lowering = InTime(inf if limits is None or limits.seconds is None else limits.seconds)
     with watched() as watch:

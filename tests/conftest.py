@@ -6,7 +6,8 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Generator, Iterator
+import threading
+from collections.abc import Callable, Generator, Iterator
 from itertools import count
 from pathlib import Path
 from zlib import crc32
@@ -18,6 +19,7 @@ from hypothesis import HealthCheck, settings
 
 from glenside.codegen.open_sizes import lowered
 from glenside.codegen.processor.find_compiler import compiler
+from glenside.ir import interrupts
 
 # Commands and processes of searches start by the hundred. Each would compile the package again, for half a second.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -85,6 +87,31 @@ def undisturbed_interrupt() -> Iterator[None]:
     yield
     gc.callbacks[:] = callbacks
     signal.signal(signal.SIGINT, handler)
+
+
+@pytest.fixture
+def press_ctrl_c(undisturbed_interrupt: None) -> Iterator[Callable[[float], None]]:
+    """Yields a function that presses Ctrl-C once, after seconds, unless the test is over by then."""
+    timers = list[threading.Timer]()
+
+    def press(after: float) -> None:
+        if not timers:
+            timers.append(threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT)))
+            timers[0].start()
+
+    yield press
+    for timer in timers:
+        timer.cancel()
+        timer.join()
+
+
+@pytest.fixture(autouse=True)
+def no_signal_is_left() -> Iterator[None]:
+    """Fails a test that leaves a signal behind, after which others would stop."""
+    received = interrupts._received  # some tests put another list in its place
+    yield
+    left, received[:] = [*received], []
+    assert not left
 
 
 @pytest.fixture(autouse=True)

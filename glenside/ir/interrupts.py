@@ -25,6 +25,8 @@ GRACE = 1.25
 _AGAIN = 0.25  # seconds
 _TIMED = hasattr(signal, "setitimer")  # not on Windows
 _received: list[int] = []
+_records = False
+"""True in a command: signals are recorded for its end. Elsewhere each call answers its own."""
 _began = 0.0
 """The time of the first signal."""
 _unanswered = False
@@ -38,6 +40,8 @@ _disturbs = True
 
 def raise_until_answered() -> None:
     """Lets stop signals raise KeyboardInterrupt, repeatedly until `answered` is called."""
+    global _records
+    _records = True
     for which in STOPS:
         signal.signal(which, _receive)
     if _TIMED:
@@ -71,6 +75,8 @@ def _repeat() -> None:
 
 def _note(which: int) -> None:
     global _began
+    if not _records:
+        return
     _began = _began if _received else monotonic()
     _received.append(which)
 
@@ -163,7 +169,7 @@ def written() -> str:
 
 
 def stopped() -> bool:
-    """True if a signal came, answered or not."""
+    """True if a signal came in this command, answered or not."""
     return bool(_received)
 
 

@@ -109,6 +109,7 @@ class _Watched:
 def answering(monkeypatch: pytest.MonkeyPatch, undisturbed_interrupt: None) -> Iterator[None]:
     """Signals are handled as the command line does it."""
     monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
+    monkeypatch.setattr(interrupts, "_records", False)
     monkeypatch.setattr(interrupts, "_received", [])
     handlers = {which: signal.getsignal(which) for which in (*interrupts.STOPS, signal.SIGALRM)}
     interrupts.raise_until_answered()

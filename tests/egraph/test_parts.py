@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -196,11 +194,12 @@ def test_a_time_limit_is_one_for_all_parts(processors: int, monkeypatch: pytest.
     assert all(len(result.snapshot.program) == len(endless()) for result in seen)
 
 
-@pytest.mark.usefixtures("undisturbed_interrupt")
 @pytest.mark.parametrize("processors", [1, 2])
-def test_ctrl_c_ends_all_parts(processors: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_all_parts(
+    processors: int, monkeypatch: pytest.MonkeyPatch, press_ctrl_c: Callable[[float], None]
+) -> None:
     two_processors(monkeypatch, processors)
-    threading.Timer(1.5, lambda: signal.raise_signal(signal.SIGINT)).start()
+    press_ctrl_c(1.5)
     started = time.perf_counter()
     found = search(endless(), [EXPLOSIVE], {}, Limits(seconds=60.0, nodes=None, iterations=None), parts=2)
     assert found.stopped == "interrupted"

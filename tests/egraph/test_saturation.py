@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import gc
-import signal
-import threading
 import time
 import weakref
+from collections.abc import Callable
 
 import pytest
 from rule_checks import saturated
@@ -200,9 +199,8 @@ def test_a_memory_limit_ends_an_explosive_rule() -> None:
     assert found.stopped == "memory-limit"
 
 
-@pytest.mark.usefixtures("undisturbed_interrupt")
-def test_ctrl_c_keeps_the_best_so_far_within_two_seconds() -> None:
-    threading.Timer(1.5, lambda: signal.raise_signal(signal.SIGINT)).start()
+def test_ctrl_c_keeps_the_best_so_far_within_two_seconds(press_ctrl_c: Callable[[float], None]) -> None:
+    press_ctrl_c(1.5)
     started = time.perf_counter()
     found = search(program_nodes(PADDED.term), [EXPLOSIVE], {}, Limits(seconds=60.0, nodes=None, iterations=None))
     assert found.stopped == "interrupted"

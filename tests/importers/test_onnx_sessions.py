@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 
@@ -124,14 +124,12 @@ def test_a_runtime_that_never_answers_is_ended(runtime: Path) -> None:
         session.run({"x": X})
 
 
-@pytest.mark.usefixtures("undisturbed_interrupt")
-def test_ctrl_c_ends_what_it_waits_for(runtime: Path) -> None:
+def test_ctrl_c_ends_what_it_waits_for(runtime: Path, press_ctrl_c: Callable[[float], None]) -> None:
     write_runtime(runtime, run=WAITS)
     session = Session(b"", "the model")
     process = _ONNXRUNTIME._process
     assert process is not None
-    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), 2))
-    timer.start()
+    press_ctrl_c(0.3)
     with pytest.raises(KeyboardInterrupt):
         session.run({"x": X})
     assert process.returncode == -9

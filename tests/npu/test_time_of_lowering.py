@@ -21,6 +21,7 @@ from glenside.npu.model.execute import run as simulate
 from glenside.npu.model.reference_results import wrong
 from glenside.npu.program.program import NpuProgram
 from glenside.passes.answer import Unfinished
+from glenside.stages import Stages
 
 
 @pytest.fixture
@@ -32,15 +33,11 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path("n.glenside")
 
 
-@pytest.fixture(autouse=True)
-def unstopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a process that no signal reached: another test may have sent one."""
-    monkeypatch.setattr(interrupts, "_received", [])
-
-
 @pytest.fixture
-def timed() -> Iterator[None]:
+def timed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As in a process that began with a command: signals raise KeyboardInterrupt until that is answered."""
+    monkeypatch.setattr(interrupts, "_records", False)
+    monkeypatch.setattr(interrupts, "_received", [])
     handlers = {which: signal.getsignal(which) for which in (*interrupts.STOPS, signal.SIGALRM)}
     interrupts.raise_until_answered()
     yield
@@ -205,3 +202,21 @@ def test_nothing_is_lowered_once_ctrl_c_ended_the_search(monkeypatch: pytest.Mon
     finally:
         interrupts.answered()
     assert not begun
+
+
+@pytest.mark.usefixtures("undisturbed_interrupt")
+def test_ctrl_c_in_a_search_ends_the_call_and_no_later_one(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In Python, where several calls share a process."""
+    saturate = Stages._saturate
+
+    def press(*arguments: Any) -> Any:
+        with interrupts.undisturbed(then=True):
+            signal.raise_signal(signal.SIGINT)
+        return saturate(*arguments)
+
+    monkeypatch.setattr(Stages, "_saturate", press)
+    with pytest.raises(KeyboardInterrupt):
+        _of(network)
+    monkeypatch.setattr(Stages, "_saturate", saturate)
+    made = _of(network)
+    assert not wrong(made, simulate(made).dram)
