@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from glenside.cli.output import status_line, writable
 from glenside.ir.errors import BadInput
-from glenside.ir.interrupts import answered
+from glenside.ir.interrupts import answered, unless_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,9 +36,10 @@ def require_here(machines: Sequence[Machine | None]) -> None:
 
 
 def read_back(read: Callable[[], str]) -> str:
-    """Reads the written files back before they get their names; Ctrl-C skips that."""
+    """Reads the written files back before they get their names; a signal, before or meanwhile, skips that."""
     with status_line("read back"):
         try:
+            unless_stopped()
             return read()
         except KeyboardInterrupt:
             answered()

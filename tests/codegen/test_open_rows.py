@@ -52,12 +52,13 @@ def _loops(statement: Statement) -> list[For]:
 
 
 def test_few_rows_read_each_panel_of_columns_once() -> None:
-    f = gl.compile(gl.open_program(_product, rows=(1, 200)), "none")
+    product = gl.open_program(_product, rows=(1, 200))
+    f = gl.compile(product, "none")
     for rows in (1, 2, 7, 8, 13, 47, 48, 49, 200):
         x = np.random.default_rng(rows).standard_normal((rows, 24)).astype("float32")
         w = np.random.default_rng(0).standard_normal((40, 24)).astype("float32")
         np.testing.assert_allclose(f(x), x @ w.T, rtol=1e-4, atol=1e-4)
-    (nest,) = f.lowered.template.at({"rows": 13}, None).nests
+    (nest,) = lowered_open(product, MACHINES["avx2"]).template.at({"rows": 13}, None).nests
     running = [loop for loop in map(_loops, nest.body) if all(one.axis.size for one in loop[:1])]
     assert all(loops[0].way is Way.PARALLEL for loops in running), "threads divide the columns"
     assert sum(loops[0].axis.size for loops in running) <= 5, "panels of columns"

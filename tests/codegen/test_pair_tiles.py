@@ -77,8 +77,9 @@ def _added(total: np.float32, a: int, b: int) -> np.float32:
 @needs_pairs
 @pytest.mark.parametrize("exponents", [(120, 136), (60, 70), (0, 12)], ids=["usual", "sums below normal", "denormal"])
 def test_the_instruction_is_what_its_record_says(exponents: tuple[int, int], tmp_path: Path) -> None:
-    types = [vector_type(dtype, 16) for dtype in ("int32", "uint32", "float32")]
-    one = f"*(f32x16 *)(s + 16 * i) = {DOT_2.name}_x16(*(f32x16 *)(s + 16 * i), a[i], b + 64 * i);"
+    types = [vector_type(*kind) for kind in (("uint8", 64), ("int32", 16), ("uint32", 16), ("float32", 16))]
+    pairs_of_row = "*(const u8x64 *)(b + 64 * i)"
+    one = f"*(f32x16 *)(s + 16 * i) = {DOT_2.name}_x16(*(f32x16 *)(s + 16 * i), a[i], {pairs_of_row});"
     call = f"void run(float *s, const uint32_t *a, const char *b) {{ for (int i = 0; i < 64; i++) {one} }}"
     path = tmp_path / "one.c"
     path.write_text("\n".join(["#include <stdint.h>", *types, *DOT_2.texts(16), call]))
