@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.decoder_files import Shape, llama_cpp, write_gguf
+from benchmarks.timing import PAUSE, seconds
 
 RESULTS = Path(__file__).parent / "results" / "bench_decoders.csv"
 SHAPE = Shape(blocks=2, hidden=2048, heads=32, kv_heads=8, head=64, inner=8192, vocabulary=512)
@@ -69,12 +70,13 @@ def _rows(file: Path, kind: str, activations: str, threads: int, memory: Mapping
         given |= {"tokens": np.full(rows, 300), "past": np.array(PAST if rows == 1 else 0)}
         theirs = _onnxruntime(kind, rows, threads) if kind != "BF16" else None
         count = WRITTEN if rows == 1 else 1
-        seconds = []
+        taken = []
         for _ in range(ROUNDS):
-            own = _seconds(partial(step, given, threads=threads), count)
+            own = seconds(partial(step, given, threads=threads), count)
+            time.sleep(PAUSE)
             prompt, token = cpp()
-            seconds.append((own, token if rows == 1 else prompt, _seconds(theirs, count) if theirs else 0.0))
-        times = np.array(seconds)
+            taken.append((own, token if rows == 1 else prompt, seconds(theirs, count) if theirs else 0.0))
+        times = np.array(taken)
         ratios = [round(float(median(times[:, i] / times[:, 0])), 2) for i in (1, 2)]
         row = {
             "what": what, "weights": kind, "activations": activations, "threads": threads,
@@ -85,13 +87,6 @@ def _rows(file: Path, kind: str, activations: str, threads: int, memory: Mapping
         print(row, flush=True)
         found.append(row)
     return found
-
-
-def _seconds(run: Callable[[], Any], count: int) -> float:
-    begin = time.perf_counter()
-    for _ in range(count):
-        run()
-    return (time.perf_counter() - begin) / count
 
 
 def _onnxruntime(kind: str, rows: int, threads: int) -> Callable[[], Any]:

@@ -16,7 +16,6 @@ import argparse
 import csv
 import resource
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
@@ -28,6 +27,7 @@ import torch
 
 import glenside as gl
 from benchmarks.open_encoders import NETWORKS, Network, dynamic_shapes, onnx_file
+from benchmarks.timing import seconds
 
 RESULTS = Path(__file__).parent / "results" / "open_encoders.csv"
 COLUMNS = ("network", "from", "sizes", "threads", "ms", "onnxruntime ms", "fixed ms", "speed", "of fixed", "error")
@@ -132,13 +132,9 @@ def _row(
 def _in_turn(runs: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
     """Returns the seconds of each run, run in turn."""
     found: dict[str, list[float]] = {name: [] for name in runs}
-    for run in runs.values():
-        run()
     for _ in range(rounds):
         for name, run in runs.items():
-            began = time.perf_counter()
-            run()
-            found[name].append(time.perf_counter() - began)
+            found[name].append(seconds(run))
     return found
 
 

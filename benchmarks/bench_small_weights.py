@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import csv
 import tempfile
-import time
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 import glenside as gl
+from benchmarks.timing import seconds
 from glenside.codegen.loop_ir.ir import Role
 
 RESULTS = Path(__file__).parent / "results" / "bench_small_weights.csv"
@@ -64,22 +64,16 @@ def _rows(folder: Path, rows: int, depth: int, columns: int, bits: int) -> list[
             lambda threads=threads: wide(x, threads=threads),  # type: ignore[misc]
             *(lambda session=session: session.run(None, {"x": x}) for session in sessions),  # type: ignore[misc]
         ]
-        seconds = np.array([[_seconds(run) for run in runs] for _ in range(ROUNDS)])
-        ratios = [round(float(median(seconds[:, other] / seconds[:, 0])), 2) for other in (1, 2, 3)]
+        taken = np.array([[seconds(run) for run in runs] for _ in range(ROUNDS)])
+        ratios = [round(float(median(taken[:, other] / taken[:, 0])), 2) for other in (1, 2, 3)]
         found.append(
             {
                 "rows": rows, "depth": depth, "columns": columns, "bits": bits, "threads": threads,
-                "us": round(1e6 * float(median(seconds[:, 0])), 1), "float32": ratios[0],
+                "us": round(1e6 * float(median(taken[:, 0])), 1), "float32": ratios[0],
                 "onnxruntime": ratios[1], "onnxruntime int8": ratios[2], "bytes": round(held / depth / columns, 3),
             }
         )  # fmt: skip
     return found
-
-
-def _seconds(run: Callable[[], Any]) -> float:
-    begin = time.perf_counter()
-    run()
-    return time.perf_counter() - begin
 
 
 def _saved(path: Path, rows: int, depth: int, columns: int, bits: int, level: int) -> Path:

@@ -29,6 +29,7 @@ import numpy as np
 
 import glenside as gl
 from benchmarks.decoder_files import Shape, llama_cpp, write_gguf
+from benchmarks.timing import PAUSE
 
 RESULTS = Path(__file__).parent / "results" / "whole_decoder.csv"
 SHAPE = Shape(blocks=24, hidden=896, heads=14, kv_heads=2, head=64, inner=4864, vocabulary=151936)
@@ -62,7 +63,9 @@ def _rows(file: Path) -> list[dict[str, Any]]:
             theirs = llama_cpp(file, threads, past, WRITTEN if what == "token" else 1)
             times = []
             for _ in range(ROUNDS):
+                time.sleep(PAUSE)
                 own = _token(f, past, threads) if what == "token" else _prompt(f, past, threads)
+                time.sleep(PAUSE)
                 prompt, token = theirs()
                 times.append((own, token if what == "token" else prompt))
             pairs = np.array(times)
