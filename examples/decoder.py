@@ -26,9 +26,10 @@ import glenside as gl
 from glenside.check.written_decoder import write_decoder
 from glenside.ir.errors import GlensideError
 from glenside.ir.program import Program
-from glenside.models.decoder import Decoder, growing_step, ring_decoder
+from glenside.models.decoder import Decoder, growing_step
 from glenside.models.decoder_cache import CACHES
 from glenside.models.decoder_weights import RandomWeights
+from glenside.models.open_decoder import ring_decoder
 
 SHAPE = {"layers": 2, "hidden": 1024, "heads": 16, "kv_heads": 8, "intermediate": 4096, "vocabulary": 4096}
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Any
 
 import numpy as np
 
-from glenside.builder.builder import Again
 from glenside.builder.layout import broadcast, concatenate, reshape, slice_axis, transpose
 from glenside.builder.pointwise import (
     add,
@@ -29,7 +27,6 @@ from glenside.builder.pointwise import (
 from glenside.builder.reductions import reduce_axes
 from glenside.ir.bounds import LARGEST, whole
 from glenside.ir.errors import BadInput
-from glenside.ir.open_program import OpenProgram, is_range, range_of
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.term import Term, build
@@ -52,7 +49,14 @@ class Decoder:
     kv_heads      heads of keys and values, each read by heads / kv_heads heads of queries
     base          of the frequencies of rotation; `slower` has the factors by which they are divided
     window        positions that a query reads, itself included; 0 for all
+    global_layers the layers whose queries read all positions in spite of the window
+    local_base    of the frequencies of the other layers, which are not slower; 0 if they are those of all layers
     norm          "rms" or "layer"
+    norms         "before" attention and feed-forward layers, "after" them, or "both"
+    joint_norms   True if norms of queries and keys, where there are any, are of all heads together
+    query_scale   the factor of scores; 0 for 1 / sqrt(head)
+    score_limit   scores s become limit tanh(s / limit); 0 for no limit
+    logit_limit   the same of logits
     activation    "silu", "gelu", "gelu-tanh" or "relu", of the feed-forward layer
     gated         True if the activation is multiplied by a second product
     scaled        True if embeddings are multiplied by the root of `hidden`
@@ -77,6 +81,13 @@ class Decoder:
     gated: bool = True
     scaled: bool = False
     cache: str = "float32"
+    global_layers: tuple[int, ...] = ()
+    local_base: float = 0.0
+    norms: str = "before"
+    joint_norms: bool = False
+    query_scale: float = 0.0
+    score_limit: float = 0.0
+    logit_limit: float = 0.0
 
     def __post_init__(self) -> None:
         """Raises BadInput for numbers that no decoder has."""
@@ -85,6 +96,10 @@ class Decoder:
         if self.heads % self.kv_heads or self.rotated % 2 or self.rotated > self.head:
             own = f"{self.heads} heads of {self.head}, {self.kv_heads} of keys, {self.rotated} rotated"
             raise BadInput(f"the decoder {self.name} has {own}: heads of keys divide heads, and pairs of a head rotate")
+
+    def window_of(self, layer: int) -> int:
+        """Returns the positions that a query of a layer reads; 0 for all."""
+        return 0 if layer in self.global_layers else self.window
 
 
 def decoder_step(shape: Decoder, weights: Weights, rows: int, past: int) -> Program:
@@ -124,50 +139,11 @@ def ring_step(shape: Decoder, weights: Weights, rows: int, most: int) -> Program
     last token ()(vocabulary), next.keys.N and next.values.N, of which the new rows are replaced, and next.past, which
     are the inputs of the next step. Raises BadInput.
     """
-    if not shape.window or not shape.rotated:
-        raise BadInput("a ring is for decoders with a window of attention and rotary positions, and this one has none")
+    if not shape.window or not shape.rotated or shape.global_layers:
+        raise BadInput("a ring is for decoders with rotary positions and a window in all layers, unlike this one")
     if rows < 1:
         raise BadInput(f"a step of a decoder has at least one row, got {rows}")
     return _RingStep(shape, weights, rows, shape.window + most - 1).program()
-
-
-def ring_decoder(
-    name: str, shape: Decoder, weights: Callable[[dict[str, Again]], Weights], rows: int | Sequence[int]
-) -> Program | OpenProgram:
-    """Returns `ring_step` for a number of rows, or for a range. Raises BadInput."""
-    values: dict[str, Again] = {}
-    if not isinstance(rows, int | str):
-        most = range_of("rows", rows)[1]
-        ring_step(shape, weights(values), most, most)
-        return OpenProgram(lambda sizes: ring_step(shape, weights(values), sizes["rows"], most), {"rows": rows}, name)
-    count = whole("rows", rows, 1)
-    return replace(ring_step(shape, weights(values), count, count), name=name)
-
-
-def growing_decoder(
-    name: str,
-    shape: Decoder,
-    weights: Callable[[dict[str, Again]], Weights],
-    rows: int | Sequence[int],
-    past: int | Sequence[int],
-    require: Callable[[int], None] = lambda tokens: None,
-) -> OpenProgram:
-    """Returns `growing_step` for ranges of rows and of tokens before them.
-
-    weights  a function of what its results share: the functions that compute constants, by name
-    require  checks that the decoder has positions for a number of tokens; raises BadInput
-    """
-    given: dict[str, Any] = {"rows": rows, "past": past}
-    ranges = {size: range_of(size, value) for size, value in given.items() if is_range(value)}
-    fixed = {size: whole(size, value, 0) for size, value in given.items() if size not in ranges}
-    context = sum({**fixed, **{size: own[1] for size, own in ranges.items()}}.values())
-    require(context)
-    values: dict[str, Again] = {}
-
-    def make(sizes: Mapping[str, int]) -> Program:
-        return growing_step(shape, weights(values), context=context, **{**fixed, **sizes})
-
-    return OpenProgram(make, ranges, name)
 
 
 class _Step:
@@ -189,16 +165,20 @@ class _Step:
             x = multiply(x, filled(x, f"{np.float32(sqrt(s.hidden))!s}"))
         if not s.rotated:
             x = add(x, self.weights.rows("position_embd.weight", self.context, s.hidden, self.positions))
-        turns = self._turns() if s.rotated else None
-        masks, new = self._masks(), dict[str, Term]()
+        windows = dict.fromkeys(map(s.window_of, range(s.layers)))
+        positions = {window: (self._turns(window) if s.rotated else None, self._masks(window)) for window in windows}
+        new = dict[str, Term]()
         for layer in range(s.layers):
             within = f"blk.{layer}"
-            attended, rows_of_layer = self._attention(within, layer, self._norm(f"{within}.attn_norm", x), turns, masks)
-            x = add(self._read(layer, x), attended)
-            x = add(x, self._feed_forward(within, self._norm(f"{within}.ffn_norm", x)))
+            read = self._norm_if("before", f"{within}.attn_norm", x)
+            attended, rows_of_layer = self._attention(within, layer, read, *positions[s.window_of(layer)])
+            x = add(self._read(layer, x), self._norm_if("after", f"{within}.post_attention_norm", attended))
+            made = self._feed_forward(within, self._norm_if("before", f"{within}.ffn_norm", x))
+            x = add(x, self._norm_if("after", f"{within}.post_ffw_norm", made))
             new |= rows_of_layer
         head = "output" if self.weights.has("output.weight") else "token_embd"
         logits = reshape(self._linear(head, self._norm("output_norm", x), s.vocabulary), (s.vocabulary,))
+        logits = _limited(logits, s.logit_limit)
         program = self.b.finish(build("construct-tuple", logits, *new.values()))
         signature = replace(program.signature, outputs=("logits", *(f"{self.new}.{name}" for name in new)))
         return replace(program, name=s.name, signature=signature)
@@ -231,9 +211,17 @@ class _Step:
         root = compute("sqrt", add(mean, filled(mean, f"{np.float32(s.epsilon)!s}")))
         return multiply(divide(x, root), gain)
 
-    def _turns(self) -> tuple[Term, Term]:
-        """Returns the cosines and sines of the rows, ()(rows 1 rotated/2)."""
-        half, frequencies = self.shape.rotated // 2, self._frequencies()
+    def _norm_if(self, place: str, name: str, x: Term) -> Term:
+        """Returns the norm of x if the decoder has norms at a place, "before" or "after"; else x."""
+        return self._norm(name, x) if self.shape.norms in (place, "both") else x
+
+    def _named(self, name: str, window: int) -> str:
+        """Returns the name of a constant of the layers with a window; those of one kind need no other name."""
+        return f"{name}.local" if window and self.shape.global_layers else name
+
+    def _turns(self, window: int) -> tuple[Term, Term]:
+        """Returns the cosines and sines of the rows, ()(rows 1 rotated/2), of the layers with a window."""
+        half, frequencies = self.shape.rotated // 2, self._frequencies(window)
 
         def table(function: Callable[[Array], Array]) -> Array:
             return function(np.arange(self.context)[:, None] * frequencies).astype(np.float32)
@@ -241,14 +229,17 @@ class _Step:
         found = []
         for name, function in (("cosines", np.cos), ("sines", np.sin)):
             dims = (self.context, half)
-            values = self.b.constant(name, dims, value=lambda function=function: table(function))
+            own = self._named(name, window)
+            values = self.b.constant(own, dims, value=lambda function=function: table(function))
             found.append(reshape(self.b.gather(values, self.positions), (self.rows, 1, half)))
         return found[0], found[1]
 
-    def _frequencies(self) -> Array:
-        """Returns the angles by which a position turns, float64 (rotated/2)."""
-        half = self.shape.rotated // 2
-        return np.asarray(self.shape.base ** (-np.arange(half) / half) / np.asarray(self.shape.slower or 1.0))
+    def _frequencies(self, window: int) -> Array:
+        """Returns the angles by which a position turns in layers with a window, float64 (rotated/2)."""
+        s, half = self.shape, self.shape.rotated // 2
+        if window and s.local_base:
+            return np.asarray(s.local_base ** (-np.arange(half) / half))
+        return np.asarray(s.base ** (-np.arange(half) / half) / np.asarray(s.slower or 1.0))
 
     def _rotated(self, x: Term, turns: tuple[Term, Term] | None) -> Term:
         """Returns x ()(rows heads head), rotated by position: element i of both halves together."""
@@ -260,9 +251,9 @@ class _Step:
         rest = [slice_axis(x, axis, 2 * half, self.shape.head)] if 2 * half < self.shape.head else []
         return concatenate([*parts, *rest], axis)
 
-    def _masks(self) -> tuple[Term, Term | None]:
+    def _masks(self, window: int) -> tuple[Term, Term | None]:
         """Returns what is added to the scores of the cache, ()(rows past), and of the new rows, ()(rows rows)."""
-        rows, past, window = self.rows, self.past, self.shape.window
+        rows, past = self.rows, self.past
         columns = broadcast(reshape(build("iota", past, "int64"), (1, past)), (rows, past))
         read = compare("lt", columns, broadcast(self.start, (rows, past)))
         zero = build("full", (rows, past), 0, "float32")
@@ -276,7 +267,7 @@ class _Step:
         row, column = np.indices((rows, rows))
         later = (column > row) | ((row - column >= window) if window else False)
         values = np.where(later, np.float32(_MASKED), np.float32(0))
-        return mask, self.b.constant("causal", (rows, rows), value=values)
+        return mask, self.b.constant(self._named("causal", window), (rows, rows), value=values)
 
     def _attention(
         self, within: str, layer: int, x: Term, turns: tuple[Term, Term] | None, masks: tuple[Term, Term | None]
@@ -311,7 +302,8 @@ class _Step:
         """Returns the masked scores of q ()(kv_heads group*rows head) and keys ()(kv_heads columns head)."""
         s, group = self.shape, self.shape.heads // self.shape.kv_heads
         found = keys.scaled(self.b.matmul(q, transpose(keys.floats(), (0, 2, 1)), name=name))
-        found = multiply(found, filled(found, f"{np.float32(1 / sqrt(s.head))!s}"))
+        found = multiply(found, filled(found, f"{np.float32(s.query_scale or 1 / sqrt(s.head))!s}"))
+        found = _limited(found, s.score_limit)
         if mask is None:
             return found
         rows, columns = mask.access.dims
@@ -354,9 +346,16 @@ class _Step:
         else:
             turned = {"q": s.heads, "k": s.kv_heads, "v": 0} if s.rotated else {}
             parts = [self._linear(f"{within}.attn_{n}", x, size, turned.get(n, 0)) for n, size in sizes.items()]
+        normed = self.weights.has(f"{within}.attn_q_norm.weight")
+
+        def norms(q: Term, k: Term) -> list[Term]:
+            return [self._norm(f"{within}.attn_q_norm", q, 1), self._norm(f"{within}.attn_k_norm", k, 1)]
+
+        if normed and s.joint_norms:
+            parts = [*norms(*parts[:2]), parts[2]]
         q, k, v = (reshape(part, (self.rows, part.access.dims[1] // s.head, s.head)) for part in parts)
-        if self.weights.has(f"{within}.attn_q_norm.weight"):
-            q, k = self._norm(f"{within}.attn_q_norm", q, 1), self._norm(f"{within}.attn_k_norm", k, 1)
+        if normed and not s.joint_norms:
+            q, k = norms(q, k)
         return q, k, v
 
     def _feed_forward(self, within: str, x: Term) -> Term:
@@ -379,15 +378,15 @@ class _GrowingStep(_Step):
         self.positions = add(within, filled(within, past))
         self.context = context
 
-    def _masks(self) -> tuple[Term, Term | None]:
+    def _masks(self, window: int) -> tuple[Term, Term | None]:
         """Returns what is added to the scores of all rows, ()(rows past+rows)."""
         rows, columns = self.rows, self.past + self.rows
         column = broadcast(reshape(build("iota", columns, "int64"), (1, columns)), (rows, columns))
         row = broadcast(reshape(self.positions, (rows, 1)), (rows, columns))
         zero = build("full", (rows, columns), 0, "float32")
         mask = select(compare("le", column, row), zero, filled(zero, _MASKED))
-        if self.shape.window:
-            near = compare("lt", subtract(row, column), filled(column, self.shape.window))
+        if window:
+            near = compare("lt", subtract(row, column), filled(column, window))
             mask = select(near, mask, filled(zero, _MASKED))
         return mask, None
 
@@ -413,14 +412,14 @@ class _RingStep(_Step):
         signature = replace(program.signature, outputs=(*program.signature.outputs, "next.past"))
         return replace(program, term=term, signature=signature)
 
-    def _turns(self) -> tuple[Term, Term]:
-        frequencies = self.b.constant("frequencies", (self.shape.rotated // 2,), "float64", self._frequencies())
+    def _turns(self, window: int) -> tuple[Term, Term]:
+        frequencies = self.b.constant("frequencies", (self.shape.rotated // 2,), "float64", self._frequencies(window))
         positions = reshape(cast(self.positions, "float64"), (self.rows, 1, 1))
         angles = multiply(positions, reshape(frequencies, (1, 1, self.shape.rotated // 2)))
         cosines, sines = (cast(compute(function, angles), "float32") for function in ("cos", "sin"))
         return cosines, sines
 
-    def _masks(self) -> tuple[Term, Term | None]:
+    def _masks(self, window: int) -> tuple[Term, Term | None]:
         """Returns what is added to the scores of the ring, ()(rows size): its rows are of the last positions."""
         dims, last = (self.rows, self.past), add(self.start, filled(self.start, self.rows - 1))
         slot = build("iota", self.past, "int64")
@@ -429,7 +428,7 @@ class _RingStep(_Step):
         row = broadcast(reshape(self.positions, (self.rows, 1)), dims)
         zero = build("full", dims, 0, "float32")
         mask = select(compare("le", position, row), zero, filled(zero, _MASKED))
-        near = compare("lt", subtract(row, position), filled(row, self.shape.window))
+        near = compare("lt", subtract(row, position), filled(row, window))
         mask = select(near, mask, filled(zero, _MASKED))
         return select(compare("ge", position, filled(position, 0)), mask, filled(zero, _MASKED)), None
 
@@ -445,6 +444,14 @@ class _RingStep(_Step):
 def _modulo(x: Term, size: int) -> Term:
     """Returns x modulo a size, from 0 to size - 1."""
     return combine("(mod floor)", x, filled(x, size))
+
+
+def _limited(x: Term, limit: float) -> Term:
+    """Returns limit tanh(x / limit); x for no limit."""
+    if not limit:
+        return x
+    most = filled(x, f"{np.float32(limit)!s}")
+    return multiply(compute("tanh", divide(x, most)), most)
 
 
 def _gelu_tanh(x: Term) -> Term:

@@ -23,8 +23,9 @@ from glenside.codegen.processor.model import machine_of
 from glenside.codegen.runtime.compile_and_load import compiler
 from glenside.ir.errors import BadInput
 from glenside.ir.program import Program
-from glenside.models.decoder import Decoder, decoder_step, growing_step, ring_decoder
+from glenside.models.decoder import Decoder, decoder_step, growing_step
 from glenside.models.decoder_weights import RandomWeights
+from glenside.models.open_decoder import ring_decoder
 
 STRICT = ("-Wall", "-Wextra", "-Werror")
 SHAPES = {

@@ -42,18 +42,31 @@ def evaluated(path: Path, rows: int, past: int = 9) -> np.ndarray:
     return run(lambda given: gl.evaluate([program.term], {**program.constants, **given})[0], program, TOKENS, rows)
 
 
-@pytest.mark.parametrize("arch", ["llama", "mistral", "qwen2", "qwen3", "gemma", "gpt2"])
+KINDS_OF_LAYERS = {
+    "gemma2": {"sliding_window": 3, "query_pre_attn_scalar": 64},
+    "gemma3_text": {"sliding_window": 3, "query_pre_attn_scalar": 64, "rope_theta": 1e6},
+}
+ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gpt2", "olmo2", *KINDS_OF_LAYERS)
+
+
+def expected(arch: str, weights: dict[str, np.ndarray]) -> np.ndarray:
+    """Returns the logits of `TOKENS`; halves of heads rotate together."""
+    own = "qwen2" if arch in ("llama", "mistral") else arch
+    return logits(
+        own.removesuffix("_text"), weights, TOKENS, int(KINDS_OF_LAYERS.get(arch, {}).get("sliding_window", 0))
+    )
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("rows", quick([1, 3], 1))
 def test_architectures(tmp_path: Path, arch: str, rows: int) -> None:
-    weights = written(tmp_path, arch, files=rows)
-    wanted = logits("qwen2" if arch in ("llama", "mistral") else arch, weights, TOKENS)  # halves rotate together
+    wanted = expected(arch, written(tmp_path, arch, files=rows, **KINDS_OF_LAYERS.get(arch, {})))
     np.testing.assert_allclose(evaluated(tmp_path, rows), wanted[rows - 1 :: rows][: 7 // rows], atol=2e-5)
 
 
-@pytest.mark.parametrize("arch", ["llama", "mistral", "qwen2", "qwen3", "gemma", "gpt2"])
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_architectures_over_any_length(tmp_path: Path, arch: str) -> None:
-    weights = written(tmp_path, arch)
-    wanted = logits("qwen2" if arch in ("llama", "mistral") else arch, weights, TOKENS)
+    wanted = expected(arch, written(tmp_path, arch, **KINDS_OF_LAYERS.get(arch, {})))
     program, cache = gl.load(tmp_path, dims={"rows": (1, 8), "past": (0, 9)}), {}
     for begin, end in ((0, 4), (4, 5), (5, 7)):
         own = program.at({"rows": end - begin, "past": begin})
@@ -129,7 +142,13 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "positions": (_config(rope_scaling={"rope_type": "yarn", "factor": 2.0}), "scales positions by yarn"),
     "quantized": (_config(quantization_config={}), "has a quantization_config"),
     "biases that are missing": (_config(attention_bias=True), "has no tensor .*q_proj.bias"),
-    "layers of two kinds": (_config(layer_types=["sliding_attention", "full_attention"]), "layers of several kinds"),
+    "layers of another kind": (_config(layer_types=["chunked_attention"] * 2), "has layers of chunked_attention"),
+    "too few kinds of layers": (
+        _config(layer_types=["sliding_attention"], sliding_window=3),
+        "has 1 layer_types, and 2 layers",
+    ),
+    "kinds of positions": (_config(rope_parameters={"full_attention": 3}), "rope_parameters is an object, got 3"),
+    "no query scale": (_config(model_type="gemma2", query_pre_attn_scalar=0), "query_pre_attn_scalar is"),
     "no JSON": (lambda folder: (folder / "config.json").write_text("{") and None, "is not JSON"),  # type: ignore[func-returns-value]
     "no model_type": (lambda folder: (folder / "config.json").write_text("[]") and None, "has no model_type"),  # type: ignore[func-returns-value]
 }
@@ -226,6 +245,23 @@ OF_TRANSFORMERS: dict[str, tuple[str, dict[str, Any]]] = {
         {**SMALL, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}},
     ),
     "Gemma": ("Gemma", {**SMALL, "head_dim": 10}),
+    "Gemma 2": ("Gemma2", {**SMALL, "head_dim": 10, "sliding_window": 4, "query_pre_attn_scalar": 23}),
+    "Gemma 2 without limits": (
+        "Gemma2", {**SMALL, "head_dim": 12, "attn_logit_softcapping": None, "final_logit_softcapping": None},
+    ),
+    "Gemma 3": ("Gemma3Text", {**SMALL, "num_hidden_layers": 7, "head_dim": 10, "sliding_window": 4}),
+    "Gemma 3 with slower positions": (
+        "Gemma3Text",
+        {**SMALL, "num_hidden_layers": 7, "head_dim": 12, "sliding_window": 4, "rope_parameters": {
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+        }},
+    ),
+    "OLMo 2": ("Olmo2", SMALL),
+    "Qwen2 with a window in later layers": (
+        "Qwen2", {**SMALL, "num_hidden_layers": 3, "use_sliding_window": True, "sliding_window": 4,
+        "max_window_layers": 2},
+    ),
     "GPT2": ("GPT2", {"vocab_size": 96, "n_embd": 48, "n_layer": 2, "n_head": 3, "n_positions": 64}),
     "GPT2 with relu": (
         "GPT2",

@@ -22,7 +22,13 @@ from command_line import completed  # noqa: E402
 from gguf_files import logits, written  # noqa: E402
 
 TOKENS = [7, 259, 3, 3, 120, 61, 299]
-ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma", "gpt2")
+KINDS_OF_LAYERS = {
+    "gemma2": {
+        "attention.sliding_window": 3, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0,
+    },
+    "gemma3": {"attention.sliding_window": 3, "rope.freq_base": 1e6},
+}  # fmt: skip
+ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma", "gpt2", "olmo2", *KINDS_OF_LAYERS)
 
 
 def run(path: Path, rows: int, past: int, compiled: bool = False) -> np.ndarray:
@@ -42,16 +48,18 @@ def run(path: Path, rows: int, past: int, compiled: bool = False) -> np.ndarray:
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("rows", [1, 3])
 def test_architectures(tmp_path: Path, arch: str, rows: int) -> None:
-    weights = written(tmp_path / "net.gguf", arch)
-    wanted = logits(arch, weights, TOKENS)[rows - 1 :: rows]
+    more = KINDS_OF_LAYERS.get(arch, {})
+    weights = written(tmp_path / "net.gguf", arch, **more)
+    wanted = logits(arch, weights, TOKENS, more.get("attention.sliding_window", 0))[rows - 1 :: rows]
     np.testing.assert_allclose(run(tmp_path / "net.gguf", rows, 9), wanted[: len(TOKENS) // rows], atol=2e-5)
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_architectures_over_any_length(tmp_path: Path, arch: str) -> None:
-    weights = written(tmp_path / "net.gguf", arch)
+    more = KINDS_OF_LAYERS.get(arch, {})
+    weights = written(tmp_path / "net.gguf", arch, **more)
     program = gl.load(tmp_path / "net.gguf", dims={"rows": (1, 8), "past": (0, 9)})
-    wanted, cache = logits(arch, weights, TOKENS), {}
+    wanted, cache = logits(arch, weights, TOKENS, more.get("attention.sliding_window", 0)), {}
     for begin, end in ((0, 4), (4, 5), (5, 7)):
         own = program.at({"rows": end - begin, "past": begin})
         cache = cache or {n: np.zeros(tuple(t.dims), np.float32) for n, t in own.inputs.items() if "." in n}

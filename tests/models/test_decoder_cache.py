@@ -13,9 +13,10 @@ from slow_cases import quick
 import glenside as gl
 from glenside.ir.dtypes import RECORDS
 from glenside.ir.errors import BadInput
-from glenside.models.decoder import Decoder, decoder_step, growing_step, ring_decoder, ring_step
+from glenside.models.decoder import Decoder, decoder_step, growing_step, ring_step
 from glenside.models.decoder_cache import CACHES
 from glenside.models.decoder_weights import RandomWeights
+from glenside.models.open_decoder import ring_decoder
 
 SHAPE = Decoder("small", 2, 64, 4, 2, 16, 96, 50, rotated=16)
 TOKENS = np.arange(6) * 7
@@ -138,7 +139,7 @@ def test_a_ring_takes_any_number_of_tokens_in_the_memory_of_its_window(cache: st
 
 def test_a_ring_requires_a_window_and_rotary_positions() -> None:
     for shape in (SHAPE, replace(SHAPE, window=3, rotated=0)):
-        with pytest.raises(BadInput, match="a ring is for decoders with a window of attention and rotary positions"):
+        with pytest.raises(BadInput, match="a ring is for decoders with rotary positions and a window in all layers"):
             ring_step(shape, RandomWeights(), 1, 1)
 
 

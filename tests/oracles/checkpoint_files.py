@@ -8,7 +8,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from gguf_files import CONTEXT, HEAD, HEADS, HIDDEN, INNER, KV, LAYERS, VOCABULARY, dims_of
+from gguf_files import CONTEXT, HEAD, HEADS, HIDDEN, INNER, KV, LAYERS, VOCABULARY, dims_of, layers_of
 
 from glenside.importers.checkpoint.config import ARCHITECTURES
 
@@ -30,7 +30,8 @@ def written(folder: Path, arch: str = "llama", kind: str = "F32", files: int = 1
     folder.mkdir(exist_ok=True)
     rng, known = np.random.default_rng(0), ARCHITECTURES[arch]
     found, stored = dict[str, Array](), dict[str, Array]()
-    for name, dims in dims_of(arch).items():
+    of = arch.removesuffix("_text")
+    for name, dims in dims_of(of).items():
         value = rng.standard_normal(dims) / HIDDEN**0.5
         value = (value + name.endswith("norm.weight") if len(dims) == 1 else value).astype(_DTYPES[kind])
         found[name] = value.astype(np.float32)
@@ -39,7 +40,8 @@ def written(folder: Path, arch: str = "llama", kind: str = "F32", files: int = 1
         own = known.names[within.replace(f"blk.{layer}.", "blk.{}.")].format(layer)
         value = value - known.gains if name.endswith("norm.weight") else value
         stored[f"{own}.{ending}"] = value.T if known.turned and layer and len(dims) == 2 else value
-    config = {**(GPT2 if arch == "gpt2" else CONFIG), "model_type": arch, **more}
+    layers = {} if arch == "gpt2" else {"num_hidden_layers": layers_of(of)}
+    config = {**(GPT2 if arch == "gpt2" else CONFIG), **layers, "model_type": arch, **more}
     (folder / "config.json").write_text(json.dumps(config))
     if files == 1:
         write_safetensors(folder / "model.safetensors", stored)

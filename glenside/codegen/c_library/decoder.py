@@ -33,7 +33,7 @@ def check_ranges(ranges: Mapping[str, Sequence[int]], required: Sequence[str] = 
 def decoder_library(step: Exported) -> Library:
     """Returns the files of a decoder: `main.c`, `decoder.c`, the step, and its weights.
 
-    The step is a program of `glenside.models.decoder.growing_decoder`, for ranges of rows and past, or of
+    The step is a program of `glenside.models.open_decoder.growing_decoder`, for ranges of rows and past, or of
     `ring_decoder`. Raises BadInput for others, and for one whose next cache is not stored in place; Unverified.
     """
     inputs = {b.name: b for b in step.inputs}

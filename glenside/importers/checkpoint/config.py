@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import pi
+from math import pi, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ class Architecture:
     refused   key -> the value that it must have
     gains     what is added to the gains of norms
     turned    True if matrices of layers are stored transposed
+    tied      True if the last product reads the table of embeddings, if no key says it
+    period    the number of layers of which the last reads all positions and the others a window, if no key says it
     """
 
     names: Mapping[str, str]
@@ -42,6 +44,8 @@ class Architecture:
     refused: Mapping[str, Any] = field(default_factory=dict)
     gains: int = 0
     turned: bool = False
+    tied: bool = False
+    period: int = 0
     own: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -57,6 +61,17 @@ _LLAMA = {
     **{f"{_OWN}.ffn_{n}": f"{_LAYER}.mlp.{n}_proj" for n in ("gate", "up", "down")},
 }
 _NORMS_OF_HEADS = {f"{_OWN}.attn_{n}_norm": f"{_LAYER}.self_attn.{n}_norm" for n in "qk"}
+_GEMMA2 = {
+    **_LLAMA,
+    **_ATTENTION,
+    f"{_OWN}.ffn_norm": f"{_LAYER}.pre_feedforward_layernorm",
+    f"{_OWN}.post_attention_norm": f"{_LAYER}.post_attention_layernorm",
+    f"{_OWN}.post_ffw_norm": f"{_LAYER}.post_feedforward_layernorm",
+}
+_OLMO2 = {
+    **{own: name for own, name in _GEMMA2.items() if own not in (f"{_OWN}.attn_norm", f"{_OWN}.ffn_norm")},
+    **_NORMS_OF_HEADS,
+}
 _JOINED = {
     f"{_OWN}.attn_qkv": f"{_LAYER}.self_attn.qkv_proj",
     **{f"{_OWN}.ffn_{n}": f"{_LAYER}.mlp.gate_up_proj" for n in ("gate", "up")},
@@ -89,15 +104,26 @@ ARCHITECTURES = {
         _LLAMA | _JOINED, {f"{_OWN}.ffn_gate": (0, 2), f"{_OWN}.ffn_up": (1, 2)}
     ),
     "gemma": Architecture(
-        _LLAMA | _ATTENTION, biased=_IN_ATTENTION, gains=1, own={"scaled": True},
+        _LLAMA | _ATTENTION, biased=_IN_ATTENTION, gains=1, tied=True, own={"scaled": True},
         refused={"use_bidirectional_attention": None},
     ),
+    "gemma2": Architecture(
+        _GEMMA2, biased=_IN_ATTENTION, gains=1, tied=True, period=2, own={"scaled": True, "norms": "both"},
+        refused={"use_bidirectional_attention": None},
+    ),
+    "gemma3_text": Architecture(
+        _GEMMA2 | _NORMS_OF_HEADS, biased=_IN_ATTENTION, gains=1, tied=True, period=6,
+        own={"scaled": True, "norms": "both"},
+        refused={"use_bidirectional_attention": False},
+    ),
+    "olmo2": Architecture(_OLMO2, biased=_IN_ATTENTION, own={"norms": "after", "joint_norms": True}),
     "gpt2": Architecture(
         _GPT2,
         biased=dict.fromkeys([name for name in _GPT2 if _OWN in name and "norm" not in name], True),
         keys=_GPT2_KEYS,
         refused={"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False},
         turned=True,
+        tied=True,
         own={"norm": "layer", "gated": False, "rotated": 0, "window": 0},
     ),
 }  # fmt: skip
@@ -168,11 +194,11 @@ def decoder_of(config: Config) -> Decoder:
     act = default if act == "gelu" and own.get("scaled") else act  # Gemma's first files mean the approximation by it
     if act not in _ACTIVATIONS:
         raise BadInput(f"{config.path} has the activation {shortened(act)}; {', '.join(_ACTIVATIONS)} are read")
-    rope = _rope(config)
+    rope, layers, window = _rope(config), config.whole("num_hidden_layers"), own.get("window", _window(config))
     rotated = own.get("rotated", int(head * config.number("partial_rotary_factor", 1.0, rope)))
     return Decoder(
         config.type,
-        config.whole("num_hidden_layers"),
+        layers,
         hidden,
         heads,
         kv,
@@ -183,20 +209,59 @@ def decoder_of(config: Config) -> Decoder:
         rotated,
         config.number("rope_theta", 10000.0, rope),
         _slower(config, rope, rotated // 2) if rotated else (),
-        own.get("window", _window(config)),
+        window,
         own.get("norm", "rms"),
         _ACTIVATIONS[act],
         own.get("gated", True),
         own.get("scaled", False),
+        global_layers=_global_layers(config, layers) if window else (),
+        local_base=_local_base(config),
+        norms=own.get("norms", "before"),
+        joint_norms=own.get("joint_norms", False),
+        query_scale=_query_scale(config),
+        score_limit=_limit(config, "attn_logit_softcapping", 50.0),
+        logit_limit=_limit(config, "final_logit_softcapping", 30.0),
     )
 
 
+def _query_scale(config: Config) -> float:
+    """Returns the factor of scores, 0 for the usual one. Raises BadInput."""
+    if not config.type.startswith(("gemma2", "gemma3")):
+        return 0.0
+    return 1 / sqrt(config.number("query_pre_attn_scalar", 256))
+
+
+def _limit(config: Config, key: str, default: float) -> float:
+    """Returns a limit of scores or logits, 0 if there is none. Raises BadInput."""
+    given = config.values.get(key, default if config.type == "gemma2" else None)
+    return 0.0 if given is None else config.number(key, default)
+
+
+def _local_base(config: Config) -> float:
+    """Returns the base of the frequencies of layers with a window, 0 if it is that of all. Raises BadInput."""
+    if config.type != "gemma3_text":
+        return 0.0
+    given = config.values.get("rope_parameters")
+    own = given.get("sliding_attention") if isinstance(given, dict) else None
+    if own is None:
+        return config.number("rope_local_base_freq", 10000.0)
+    if not isinstance(own, dict) or own.get("rope_type", "default") != "default":
+        raise BadInput(f"{config.path} scales positions of layers with a window, which is not expressed")
+    return config.number("rope_theta", 10000.0, own)
+
+
 def _rope(config: Config) -> Mapping[str, Any]:
-    """Returns the keys of rotary positions: of rope_parameters, or of rope_scaling and others beside it."""
+    """Returns the keys of rotary positions: of rope_parameters, or of rope_scaling and others beside it.
+
+    Those of layers that read all positions, if they have others.
+    """
     beside = {key: config.values.get(key) for key in ("rope_theta", "partial_rotary_factor")}
     found: dict[str, Any] = {key: value for key, value in beside.items() if value is not None}
     for key in ("rope_scaling", "rope_parameters"):
         given = config.values.get(key)
+        if given is not None and not isinstance(given, dict):
+            raise BadInput(f"{config.path}: {key} is an object, got {shortened(str(given))}")
+        given = (given or {}).get("full_attention", given)
         if given is not None and not isinstance(given, dict):
             raise BadInput(f"{config.path}: {key} is an object, got {shortened(str(given))}")
         found |= {name: value for name, value in (given or {}).items() if value is not None}
@@ -223,20 +288,29 @@ def _slower(config: Config, rope: Mapping[str, Any], half: int) -> tuple[float, 
 
 
 def _window(config: Config) -> int:
-    """Returns the window of attention of all layers, 0 if there is none. Raises BadInput if layers differ."""
-    kinds = config.value("layer_types")
-    window = config.whole("sliding_window", 0, 0)
+    """Returns the window of attention of the layers that have one, 0 if none has. Raises BadInput."""
+    default = 4096 if config.architecture.period else 0
+    kinds, window = config.value("layer_types"), config.whole("sliding_window", default, 0)
     if isinstance(kinds, list) and kinds:
-        if len({str(kind) for kind in kinds}) > 1:
-            raise BadInput(f"{config.path} has layers of several kinds in layer_types, where one kind is read")
-        if kinds[0] not in ("full_attention", "sliding_attention"):
-            raise BadInput(f"{config.path} has layers of {shortened(str(kinds[0]))}, which is not expressed")
-        return window if kinds[0] == "sliding_attention" else 0
-    if not config.truth("use_sliding_window", config.type in ("mistral", "phi3")):
-        return 0
-    if window and config.whole("max_window_layers", 0, 0):
-        raise BadInput(f"{config.path} has windows in some layers only (max_window_layers), which is not expressed")
-    return window
+        for kind in kinds:
+            if kind not in ("full_attention", "sliding_attention"):
+                raise BadInput(f"{config.path} has layers of {shortened(str(kind))}, which is not expressed")
+        return window if "sliding_attention" in kinds else 0
+    by_default = config.type in ("mistral", "phi3") or config.architecture.period > 0
+    return window if config.truth("use_sliding_window", by_default) else 0
+
+
+def _global_layers(config: Config, layers: int) -> tuple[int, ...]:
+    """Returns the layers that read all positions where others read a window. Raises BadInput."""
+    kinds = config.value("layer_types")
+    if isinstance(kinds, list) and kinds:
+        if len(kinds) < layers:
+            raise BadInput(f"{config.path} has {len(kinds)} layer_types, and {layers} layers")
+        return tuple(layer for layer in range(layers) if kinds[layer] == "full_attention")
+    if config.architecture.period:
+        period = config.whole("sliding_window_pattern", config.architecture.period)
+        return tuple(range(period - 1, layers, period))
+    return tuple(range(min(layers, config.whole("max_window_layers", 0, 0))))
 
 
 def config_of(path: Path) -> Config:

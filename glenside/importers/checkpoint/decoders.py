@@ -23,8 +23,9 @@ from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.replacing import PathLike
 from glenside.ir.term import Term
-from glenside.models.decoder import Decoder, decoder_step, growing_decoder, ring_decoder
+from glenside.models.decoder import Decoder, decoder_step
 from glenside.models.decoder_weights import Matrix
+from glenside.models.open_decoder import growing_decoder, ring_decoder
 
 _LAYER = re.compile(r"^blk\.(\d+)\.")
 _UNREAD = re.compile(r"rotary_emb\.inv_freq$|attn\.(masked_)?bias$|^lm_head\.weight$")
@@ -115,7 +116,7 @@ class _Stored:
         if ending == "bias":
             return self.config.is_biased(layerless)
         if layerless == "output":
-            return not self.config.truth("tie_word_embeddings", self.config.type in ("gemma", "gpt2"))
+            return not self.config.truth("tie_word_embeddings", self.config.architecture.tied)
         return layerless in self.names
 
     def require_all_read(self) -> None:

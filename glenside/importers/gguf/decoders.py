@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -23,24 +24,30 @@ from glenside.ir.operand import Array
 from glenside.ir.program import Program
 from glenside.ir.replacing import PathLike
 from glenside.ir.term import Term
-from glenside.models.decoder import Decoder, decoder_step, growing_decoder, ring_decoder
+from glenside.models.decoder import Decoder, decoder_step
 from glenside.models.decoder_weights import Matrix
+from glenside.models.open_decoder import growing_decoder, ring_decoder
 
 _OWN: dict[str, dict[str, Any]] = {
     "llama": {},
     "qwen2": {},
     "qwen3": {},
     "gemma": {"activation": "gelu-tanh", "scaled": True},
+    "gemma2": {"activation": "gelu-tanh", "scaled": True, "norms": "both"},
+    "gemma3": {"activation": "gelu-tanh", "scaled": True, "norms": "both"},
+    "olmo2": {"norms": "after", "joint_norms": True},
     "gpt2": {"activation": "gelu-tanh", "gated": False, "norm": "layer"},
 }
 """Architecture -> what its decoders have besides the numbers of the metadata."""
 _IN_PAIRS = ("llama",)
 """Architectures whose files rotate neighbours: their rows are reordered, so that halves of a head rotate together."""
-_REFUSED = {
-    "{}.expert_count": "experts",
-    "{}.attn_logit_softcapping": "a limit of the scores",
-    "{}.final_logit_softcapping": "a limit of the logits",
-}
+_PERIODS = {"gemma2": 2, "gemma3": 6}
+"""Architecture -> the number of layers of which the last reads all positions, and the others a window."""
+_WIDE_QUERIES = {"gemma2": 46, "gemma3": 62}
+"""Architecture -> the number of layers of its decoder of 27B, whose scores are divided by the root of hidden / heads.
+
+Files do not say so. Source: llama.cpp, src/models.
+"""
 
 
 def load_gguf(path: PathLike, rows: int = 1, past: int = 512, cache: str = "float32") -> Program:
@@ -49,8 +56,8 @@ def load_gguf(path: PathLike, rows: int = 1, past: int = 512, cache: str = "floa
     cache  dtype of the cache of keys and values: float32, bfloat16, float16 or int8
 
     Weights of the types Q4_0, Q8_0, Q4_K, Q6_K, F16 and BF16 stay of these widths. Architectures are llama (also
-    Mistral), qwen2, qwen3, gemma and gpt2. Inputs and results are those of `glenside.models.decoder.decoder_step`.
-    Raises BadInput.
+    Mistral), qwen2, qwen3, gemma, gemma2, gemma3, olmo2 and gpt2. Inputs and results are those of
+    `glenside.models.decoder.decoder_step`. Raises BadInput.
     """
     file = read_gguf(path)
     shape = replace(_shape(file), cache=cache)
@@ -103,12 +110,8 @@ def _shape(file: GGUFFile) -> Decoder:
     def of(key: str, default: Any = None) -> Any:
         return file.field(f"{name}.{key}", default)
 
-    for key, what in _REFUSED.items():
-        if file.fields.get(key.format(name)) is not None and file.field(key.format(name)):
-            raise BadInput(f"{file.path} has {what}, which decoders read from GGUF files do not have here")
-    scaling = str(of("rope.scaling.type", "none"))
-    if scaling not in ("none", "") and float(of("rope.scaling.factor", 1.0)) != 1:
-        raise BadInput(f"{file.path} scales positions by {scaling!r}, which is not expressed")
+    if of("expert_count", 0):
+        raise BadInput(f"{file.path} has experts, which decoders read from GGUF files do not have here")
     hidden, heads = int(of("embedding_length")), int(of("attention.head_count"))
     table = file.tensors.get("token_embd.weight")
     if table is None or len(table.dims) != 2:
@@ -117,10 +120,11 @@ def _shape(file: GGUFFile) -> Decoder:
     if heads < 1 or hidden < 1:
         raise BadInput(f"{file.path} has {heads} heads and vectors of {hidden} elements")
     head = int(of("attention.key_length", max(1, hidden // heads)))
-    slower = file.tensors.get("rope_freqs.weight")
+    layers = int(of("block_count"))
+    rotated = 0 if name == "gpt2" else int(of("rope.dimension_count", head))
     return Decoder(
         name,
-        int(of("block_count")),
+        layers,
         hidden,
         heads,
         int(of("attention.head_count_kv", heads)),
@@ -128,12 +132,36 @@ def _shape(file: GGUFFile) -> Decoder:
         int(of("feed_forward_length")),
         table.dims[0],
         float(of(f"attention.{epsilon}")),
-        0 if name == "gpt2" else int(of("rope.dimension_count", head)),
+        rotated,
         float(of("rope.freq_base", 10000.0)),
-        () if slower is None else tuple(map(float, np.asarray(slower.data).reshape(-1))),
+        _slower(file, of, rotated // 2),
         int(of("attention.sliding_window", 0)),
+        global_layers=_global_layers(file, of, layers),
+        local_base=float(of("rope.freq_base_swa", 10000.0)) if name == "gemma3" else 0.0,
+        query_scale=sqrt(heads / hidden) if layers == _WIDE_QUERIES.get(name) else 0.0,
+        score_limit=float(of("attn_logit_softcapping", 0.0)),
+        logit_limit=float(of("final_logit_softcapping", 0.0)),
         **own,
     )
+
+
+def _slower(file: GGUFFile, of: Callable[..., Any], half: int) -> tuple[float, ...]:
+    """Returns the factors by which frequencies are divided. Raises BadInput."""
+    kind, factor = str(of("rope.scaling.type", "none")) or "none", float(of("rope.scaling.factor", 1.0))
+    factor = 1.0 if kind == "none" else factor
+    if factor != 1 and kind != "linear":
+        raise BadInput(f"{file.path} scales positions by {kind!r}, which is not expressed; 'linear' is read")
+    stored = file.tensors.get("rope_freqs.weight")
+    factors = [1.0] * half if stored is None else np.asarray(stored.data).reshape(-1)
+    return () if stored is None and factor == 1 else tuple(factor * float(own) for own in factors)
+
+
+def _global_layers(file: GGUFFile, of: Callable[..., Any], layers: int) -> tuple[int, ...]:
+    """Returns the layers that read all positions where others read a window. Raises BadInput."""
+    period = of("attention.sliding_window_pattern", _PERIODS.get(_architecture(file), 0))
+    if not isinstance(period, int) or period < 0:
+        raise BadInput(f"{file.path} has windows in layers of no period, which is not expressed")
+    return tuple(range(period - 1, layers, period)) if period and of("attention.sliding_window", 0) else ()
 
 
 class _Stored:
