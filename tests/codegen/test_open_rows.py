@@ -124,6 +124,18 @@ def test_rows_of_a_matrix_that_is_read_as_it_is_stored(rows: int) -> None:
     np.testing.assert_allclose(f(x, w), x @ w, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("machine", ["avx2", "avx512"])
+@pytest.mark.parametrize("most", [3, 20, 53])
+def test_sums_along_a_short_open_axis_are_in_vectors(machine: str, most: int) -> None:
+    """A representative length of less than four vectors decides the number of accumulators, for all lengths."""
+    assert not lowered_open(gl.open_program(_softmax, n=(1, most)), MACHINES[machine]).remarks
+
+
+def _softmax(n: int) -> Program:
+    b = gl.Builder("softmax")
+    return b.finish(b.softmax(b.input("x", (3, n)), 1))
+
+
 @cache
 def _compiled_matrix() -> Any:
     return gl.compile(gl.open_program(_of_matrix, rows=(1, 300)), "none")

@@ -151,7 +151,7 @@ def joined_in_lanes(joined: Joined, axes: Iterator[int], machine: Machine) -> li
         places = {**dict.fromkeys(group[:-1], Index()), group[-1]: place}
         return changed(joined.element, lambda index: substituted(index, places))
 
-    sums = min(_SUMS, whole.size // lanes)
+    sums = int(min(_SUMS, whole.size // lanes))  # of open sizes: a number, as these loops are unrolled
     tile = Buffer(f"tile{next(axes)}", Dims((sums * lanes,)), dtype, Role.REGISTER)
     unit, lane = Axis(next(axes), sums), Axis(next(axes), lanes)
     own = at(unit) * lanes + at(lane)
