@@ -297,8 +297,9 @@ def weight_scale(few: Dims, many: Dims, dd: Dims, sa: int, n: int, db: Dims, sb:
     """Returns a scale of the results of a product, repeated from `few` to `many`, as a scale of the weights, of dims
     db.
 
-    None if it differs between rows of the other operand.
+    None if it differs between rows of the other operand. One number is the same in any shape.
     """
+    few, many = (Dims((1,)), Dims((math.prod(dd),))) if math.prod(few) == 1 else (few, many)
     sizes = refined(many, dd) if 0 not in (*many, *dd, *db) else None
     of_scale, of_product = (None, None) if sizes is None else (runs_of(many, sizes), runs_of(dd, sizes))
     if sizes is None or of_scale is None or of_product is None:

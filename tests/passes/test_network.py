@@ -13,6 +13,8 @@ from slow_cases import quick
 
 import glenside as gl
 from glenside.builder import Builder
+from glenside.builder.layout import broadcast
+from glenside.builder.pointwise import multiply
 from glenside.check import check
 from glenside.egraph.saturation import Progress
 from glenside.egraph.search import Search
@@ -128,6 +130,17 @@ def test_a_product_that_is_read_twice_keeps_what_it_was_for_the_other() -> None:
     found, _ = fold_batch_norms(program)
     assert np.allclose(_value(program), _value(found), rtol=1e-4, atol=1e-4)
     assert gl.optimize(program, ARRAY).check().ok
+
+
+@pytest.mark.parametrize("length", [5, 7, 8])
+def test_a_number_after_transposed_heads_goes_into_weights_at_every_length(length: int) -> None:
+    """Whether heads divide the length or not: programs of all sizes need one form."""
+    b = Builder("heads")
+    weight = b.constant("w", (32, 32), value=np.eye(32, dtype="float32"))
+    y = b.linear(b.input("x", (2 * length, 32)), weight)
+    heads = b.transpose(b.reshape(y, (2, length, 4, 8)), (0, 2, 1, 3))
+    program = b.finish(multiply(heads, broadcast(b.full((1, 1, 1, 1), 0.5), heads.access.dims)))
+    assert not _products_of_numbers(fold_batch_norms(program)[0])
 
 
 @pytest.mark.parametrize("after", [_nothing, _bias], ids=["nothing", "bias"])
