@@ -72,7 +72,7 @@ def test_every_program_of_the_tutorials_egraph_is_equal(seed: int) -> None:
         (["--prompt", "a word"], "the prompt is numbers of tokens"),
         (["--shape", "heads=0"], "heads of the decoder decoder is a whole number from 1"),
         (["--shape", "heads=x"], "--shape is NAME=NUMBER"),
-        ([str(DECODER.parent)], "got a folder without config.json"),
+        ([str(DECODER.parent)], "is a folder without config.json"),
     ],
 )
 def test_the_decoder_refuses_wrong_arguments(arguments: list[str], words: str) -> None:

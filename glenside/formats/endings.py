@@ -103,9 +103,7 @@ def load(
         _require_own_sizes(path, bool(shapes or weights or dtypes or allow_opaque or outputs), dims or {})
         return load_decoder(path, dims or {}, values or {})
     if any(((dims and kind != ".pt2"), allow_opaque, outputs)) and kind != ".onnx" and Path(path).exists():
-        folder = "a folder without config.json: " if Path(path).is_dir() else ""
-        words = "sizes of named dimensions, names of outputs and black boxes are for .onnx files"
-        raise BadInput(f"{words}, got {folder}{path}")
+        raise BadInput(f"sizes of named dimensions, names of outputs and black boxes are for .onnx files, got {path}")
     if kind == ".py":
         raise BadInput(f"a program is read from a {', '.join(ENDINGS)} file, got {path}: a .py file is written only")
     if kind in (".pt2", ".mlir"):
@@ -132,7 +130,7 @@ def load(
 
 
 def _decoder_loader(path: PathLike, cache: str, *, ring: bool) -> Callable[..., Program | OpenProgram] | None:
-    """Returns the importer of a file or folder of a decoder, None for other files. Raises BadInput for their cache."""
+    """Returns the importer of a file or folder of a decoder, None for other files. Raises BadInput."""
     from glenside.importers.checkpoint import is_checkpoint, load_checkpoint, open_checkpoint, ring_checkpoint
 
     if ending(path) == ".gguf":
@@ -145,6 +143,8 @@ def _decoder_loader(path: PathLike, cache: str, *, ring: bool) -> Callable[..., 
         if ring:
             return partial(_load_ring, partial(ring_checkpoint, cache=cache))
         return partial(_load_decoder, partial(load_checkpoint, cache=cache), partial(open_checkpoint, cache=cache))
+    if Path(path).is_dir():
+        raise BadInput(f"{path} is a folder without config.json, which a checkpoint of a decoder has")
     if cache != "float32" or ring:
         raise BadInput(f"cache= and ring= are for decoders of GGUF files and checkpoints, got {path}")
     return None

@@ -146,6 +146,8 @@ def test_what_is_refused() -> None:
 
     with pytest.raises(BadInput, match=r"at n = \d+: "):
         gl.compile(gl.open_program(by_number, "reshaped", n=(2, 9)), machine="plain")
+    with pytest.raises(BadInput, match=r"^(?!at n = )"):  # it is built at 201, too, which is no size of the range
+        gl.compile(gl.open_program(lambda n: by_number(2 * n + 1), "reshaped", n=(1, 4)), machine="plain")
 
 
 def test_a_program_that_is_another_one_at_some_sizes_is_refused() -> None:

@@ -125,3 +125,5 @@ def test_bad_activations_are_refused() -> None:
     plain = b.finish(b.linear(b.input("x", (1, 64)), b.constant("w", (64, 64), value=np.ones((64, 64), "f4"))))
     with pytest.raises(BadInput, match=r"has none: gl\.quantize_weights rounds weights"):
         gl.compile(plain, activations="int8")
+    with pytest.raises(BadInput, match="at least 4,096 elements and 16 columns, in blocks of a multiple of 4 steps"):
+        gl.compile(product(2, 64, 126, 9, -8, 7), activations="int8")

@@ -189,6 +189,12 @@ def test_what_is_not_expressed_is_refused(tmp_path: Path) -> None:
     written(tmp_path / "other.gguf", "llama", "Q5_0")
     with pytest.raises(BadInput, match="is of type Q5_0; Q4_0, Q8_0, Q4_K"):
         gl.load(tmp_path / "other.gguf")
+    written(tmp_path / "vector.gguf", "llama")
+    head = b"output_norm.weight" + b"".join(n.to_bytes(size, "little") for n, size in ((1, 4), (256, 8)))
+    data = (tmp_path / "vector.gguf").read_bytes()
+    (tmp_path / "vector.gguf").write_bytes(data.replace(head + bytes(4), head + b"c" + bytes(3)))
+    with pytest.raises(BadInput, match="is of type number 99; Q4_0"):
+        gl.load(tmp_path / "vector.gguf")
     written(tmp_path / "gpt2.gguf", "gpt2")
     with pytest.raises(BadInput, match="has positions for 96 tokens"):
         gl.load(tmp_path / "gpt2.gguf", dims={"past": 200})

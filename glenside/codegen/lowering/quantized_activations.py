@@ -60,8 +60,9 @@ def with_activations(program: Program, dtype: str, *, require: bool = True) -> P
         return program
     if not count:
         raise BadInput(
-            f"activations are rounded to int8 for products with weights of 4 or 8 bits in blocks, and {program.name} "
-            "has none: gl.quantize_weights rounds weights"
+            "activations are rounded to int8 for products with weights of 4 or 8 bits, of at least 4,096 elements and "
+            f"16 columns, in blocks of a multiple of {_DEEP} steps, and {program.name} has none: gl.quantize_weights "
+            "rounds weights"
         )
     products = "product is" if count == 1 else "products are"
     said = (

@@ -199,7 +199,8 @@ class OpenLowered:
         try:
             found = self.open.at(sizes)
         except GlensideError as error:
-            raise BadInput(f"at {sizes_in_words(sizes)}: {error.message}") from None
+            is_own = all(low <= sizes[name] <= high for name, (low, high, _) in self.open.ranges.items())
+            raise BadInput(f"at {sizes_in_words(sizes)}: {error.message}" if is_own else error.message) from None
         found = self._prepare(found, sizes)
         if self.machine is not None:
             terms = terms_of(found)

@@ -188,7 +188,7 @@ class _Reader:
         if rank > _MAX_AXES:
             raise ValueError(f"{name} has {rank:,} axes")
         *dims, kind, place = self._read(f"{rank}QIQ")
-        return name, _KINDS.get(kind, f"type {kind}"), tuple(reversed(dims)), place
+        return name, _KINDS.get(kind, f"number {kind}"), tuple(reversed(dims)), place
 
     def _tensor(self, name: str, kind: str, dims: tuple[int, ...], begin: int) -> StoredTensor:
         if kind not in _FLOATS and kind not in BLOCKS:
