@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import glenside as gl
+from glenside.builder import pointwise
 from glenside.codegen.loop_ir.affine_analysis import loads_in
 from glenside.codegen.loop_ir.interpreter import interpret
 from glenside.codegen.loop_ir.ir import Buffer, For, Role, Statement, Store
 from glenside.codegen.memory.buffer_arena import arena
 from glenside.codegen.pipeline import lower
-from glenside.codegen.processor.model import MACHINES, machine_of
+from glenside.codegen.processor.model import MACHINES, is_here, machine_of
 from glenside.codegen.runtime.compiled_function import Compiled, Lowered
 from glenside.codegen.scheduling.operand_packing import with_first_alone
 from glenside.codegen.verify.verify_loops import faults
@@ -162,3 +163,19 @@ def test_no_more_of_a_constant_is_packed_than_there_is(machine: str) -> None:
         assert 0 <= min(packing.first, last) <= max(packing.first, last) < packing.source.dims.product()
     (want,), (got,) = gl.evaluate([program.term], program.constants), interpret(loops, program.constants)
     assert np.array_equal(got, want)
+
+
+@pytest.mark.parametrize("machine", ["avx2", "avx512", "avx512bf16"])
+@pytest.mark.parametrize("rows", [9, 17])
+def test_packed_halves_are_copied_as_they_are_stored(machine: str, rows: int) -> None:
+    """As floats, so many lanes are no vector: GCC refused the conversion of 32 of them."""
+    b = gl.Builder("scores")
+    keys = pointwise.cast(b.input("k", (2, rows, 64), "bfloat16"), "float32")
+    program = b.finish(b.matmul(b.input("q", (2, 18, 64)), b.transpose(keys, (0, 2, 1))))
+    assert "f32x32" not in Lowered(program, MACHINES[machine]).source
+    if not is_here(MACHINES[machine]):
+        pytest.skip("this computer has no such instructions")
+    draw = np.random.default_rng(0)
+    q, k = draw.standard_normal((2, 18, 64)).astype("float32"), draw.standard_normal((2, rows, 64)).astype("bfloat16")
+    found = gl.compile(program, "none", machine=machine)(q=q, k=k)
+    np.testing.assert_allclose(found, q @ k.astype("float32").transpose(0, 2, 1), rtol=1e-4, atol=1e-4)

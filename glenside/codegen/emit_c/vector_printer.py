@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from glenside.codegen.emit_c.nibbles import NIBBLES, bytes_of_nibbles, vector_of_nibbles
 from glenside.codegen.emit_c.scalar_primitives import STORED_AS
@@ -57,13 +58,17 @@ class VectorFormulas(Formulas):
     def vector_store(self, statement: Statement, times: int = 1) -> str:
         """Returns a store of a vector, of each lane `times` times in consecutive elements."""
         assert isinstance(statement, Store), "vectors are stored"
-        dtype, value = statement.buffer.dtype, self._as_vector(statement.formula)
-        if statement.buffer.role is Role.REGISTER:
-            return f"{self.target(statement)} = {value};"
-        self.written.add(statement.buffer)
         assert self.lane is not None
-        if dtype in HALVES and not gives_halves(statement.formula):
-            value = self._changed(value, "float32", dtype)
+        dtype, formula = statement.buffer.dtype, statement.formula
+        if statement.buffer.role is Role.REGISTER:
+            return f"{self.target(statement)} = {self._as_vector(formula)};"
+        self.written.add(statement.buffer)
+        if _is_copied(formula, dtype, self.lane):
+            value = self._in_memory(formula)
+        else:
+            value = self._as_vector(formula)
+            if dtype in HALVES and not gives_halves(formula):
+                value = self._changed(value, "float32", dtype)
         begin, apart = (
             self.index(substituted(statement.place, {self.lane: Index()})),
             coefficient(statement.place, self.lane),
@@ -192,8 +197,12 @@ class VectorFormulas(Formulas):
             return self.register(load), True
         if not coefficient(load.place, lane):
             return self.formula(load), False
-        text = f"*(const {self._vectors(load.dtype)} *)({self._start(load)})"
+        text = self._in_memory(load)
         return (self._changed(text, load.dtype, "float32") if load.dtype in HALVES else text), True
+
+    def _in_memory(self, load: Load) -> str:
+        """Returns a vector as it is stored."""
+        return f"*(const {self._vectors(load.dtype)} *)({self._start(load)})"
 
     def _converted(self, text: str, formula: Convert) -> str:
         """Casts a vector; halves are floats that are rounded."""
@@ -318,6 +327,13 @@ def _lanes_joined(formula: Formula) -> list[Load]:
         if isinstance(part, Load | Apply)
     ]
     return [*parts[0], *parts[1]] if len(parts) == 2 and len(parts[0]) == len(parts[1]) else []
+
+
+def _is_copied(formula: Formula, dtype: str, lane: Axis) -> TypeGuard[Load]:
+    """True for a vector in memory that is stored as it is: halves in as many lanes as fit, which floats would not."""
+    if not isinstance(formula, Load) or formula.buffer.role is Role.REGISTER:
+        return False
+    return formula.dtype == dtype in HALVES and coefficient(formula.place, lane) != 0
 
 
 def gives_halves(formula: Formula) -> bool:
