@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -18,6 +19,7 @@ from math import prod
 from glenside.algebra.merging import SharedProduct, is_contraction, stored
 from glenside.algebra.search import cheapest_algebra
 from glenside.check.exact import check
+from glenside.check.layer_variants import Change, LayerVariants
 from glenside.check.verdicts import NOT_CHECKED
 from glenside.codegen.open_sizes.open_terms import program_at, program_of_all_sizes
 from glenside.codegen.open_sizes.samples import sample_sizes, sizes_of, verified_sizes
@@ -29,7 +31,7 @@ from glenside.ir.open_program import OpenProgram, sizes_in_words
 from glenside.ir.program import Program, is_product
 from glenside.ir.term import Term
 from glenside.passes.scalar_simplification import with_simpler_elements
-from glenside.targets.base import PricesAlgebra, ProductPrices
+from glenside.targets.base import PricesAlgebra, ProductPrices, Target
 
 _SECONDS, _LEAST_CHECKED, _MOST_CHECKED = 2.0, 2, 6
 """The time limit of the check of a form at several sizes, in seconds, and the least and the most sizes."""
@@ -133,11 +135,16 @@ class OpenSearch:
     remarks: list[str] = field(default_factory=list)
     _known: dict[tuple[str, tuple[int, ...]], float | None] = field(default_factory=dict)
     _equal: dict[tuple[str, str], bool] = field(default_factory=dict)
+    _written: dict[tuple[int, ...], Program] = field(default_factory=dict)
 
     def choice(self) -> Choice:
         """Returns the forms that pay at some sizes, or the program as it is written alone."""
         written, prices = OpenForm(), self.target.product_prices()
-        of_all = None if prices is None else self._of_all_sizes()
+        try:
+            of_all = None if prices is None else self._of_all_sizes()
+        except (NotUniform, GlensideError) as error:
+            self.remarks.append(f"not searched: {error}")
+            return Choice([written])
         if prices is None or of_all is None:
             return Choice([written])
         forms = {of_all.term: written}
@@ -148,21 +155,84 @@ class OpenSearch:
             found += [self._form(of_all, prices, sizes) for sizes in points if sizes not in ends]
         for form in found:
             forms.setdefault(form.term, form)
-        return self._chosen(of_all, prices, list(forms.values()))
+        return self._with_variants(self._chosen(of_all, prices, list(forms.values())), of_all)
 
-    def _of_all_sizes(self) -> Program | None:
-        """Returns the program with open integers as sizes; None if it has no products."""
-        remark = ""
+    def _with_variants(self, choice: Choice, of_all: Program) -> Choice:
+        """Returns the choice with the variants of layers that are predicted to be faster, if it has one form."""
+        (form, *others), target = choice.forms, self.target
+        if others or not isinstance(target, Target):
+            return choice
+        (sizes,), before = _points(self.program, 1), of_all if form.program is None else form.program
+
+        def of_all_sizes(change: Change) -> Program | None:
+            return self._of_all_sizes(lambda own, sizes: change(form.of(own, sizes)))
+
+        try:
+            variants = LayerVariants.at(form.of(self._at(sizes), sizes), target)
+            found = variants.of_all_sizes(before, of_all_sizes)
+        except (NotUniform, GlensideError) as error:
+            self.remarks.append(f"layers are as written: {error}")
+            return choice
+        if found is None:
+            return choice
+        labels = Counter(own[0].label for own in variants.better.values())
+        taken = tuple(f"{label} in {count} of {len(found.layers)} layers" for label, count in labels.items())
+        other = OpenForm(found, sizes, ((before, found),), (*form.taken, *taken))
+        return self._faster(form, other, before) if self._has_equal_layers(other) else choice
+
+    def _faster(self, form: OpenForm, other: OpenForm, before: Program) -> Choice:
+        """Returns the choice of two forms, each at those of some sizes at which it is predicted to be faster."""
+        points = list(_points(self.program, _MOST_SEARCHED))
+
+        def share(sizes: Mapping[str, int]) -> float:
+            return self._saved(other, sizes) / (self._predicted(before, sizes) or 1.0)
+
+        ends = [share(points[0]), share(points[-1])]
+        if min(ends) > -_WORTH:
+            return Choice([other if max(ends) >= _WORTH else form])
+        saved = [*map(share, points)]
+        if max(saved) < _WORTH:
+            return Choice([form])
+        axes = {name: sorted({sizes[name] for sizes in points}) for name in self.program.ranges}
+        numbers = [tuple(axes[name].index(size) for name, size in sizes.items()) for sizes in points]
+        return Choice([other, form], axes, {n: int(own <= 0) for n, own in zip(numbers, saved, strict=True)})
+
+    def _has_equal_layers(self, form: OpenForm) -> bool:
+        """True if all layers of a form are equal to those of the program at several sizes."""
+
+        def both(sizes: Mapping[str, int]) -> tuple[Program, Program]:
+            own = self._at(sizes)
+            return own, form.of(own, sizes)
+
+        said = _difference(map(both, self._checked), _PATIENCE, layers=True)
+        self.remarks += [f"layers are as written: {said}"] if said else []
+        return not said
+
+    def _of_all_sizes(
+        self, change: Callable[[Program, Mapping[str, int]], Program] = lambda own, sizes: own
+    ) -> Program | None:
+        """Returns the program, changed at each size, with open integers as sizes; None if it has no products.
+
+        Raises NotUniform, and others for a change that is no program at some size.
+        """
+        failed: NotUniform | GlensideError | None = None
         for samples in sample_sizes(self.program):
             try:
-                programs = [self.program.at(sizes) for sizes in samples.sizes]
+                programs = [change(self._at(sizes), sizes) for sizes in samples.sizes]
                 if not any(map(is_product, programs[0].info.order)) or programs[0].gradient_of is not None:
                     return None
                 return program_of_all_sizes(programs, samples.sizes, samples.representative, sizes_of(self.program))
             except (NotUniform, GlensideError) as error:
-                remark = f"not searched: {error}"
-        self.remarks += [remark] if remark else []
-        return None
+                failed = error
+        assert failed is not None, "there are samples"
+        raise failed
+
+    def _at(self, sizes: Mapping[str, int]) -> Program:
+        """Returns the program of given sizes as it is written, which is kept."""
+        key = tuple(sizes.values())
+        if key not in self._written:
+            self._written[key] = self.program.at(sizes)
+        return self._written[key]
 
     def _form(self, of_all: Program, prices: ProductPrices, sizes: Mapping[str, int]) -> OpenForm:
         """Returns the cheapest form at given sizes."""
@@ -216,7 +286,7 @@ class OpenSearch:
             return True
 
         def both(sizes: Mapping[str, int]) -> tuple[Program, Program]:
-            own = self.program.at(sizes)
+            own = self._at(sizes)
             return own, form.of(own, sizes)
 
         try:
@@ -275,10 +345,11 @@ def _cost(program: Program, prices: ProductPrices) -> float:
     return 1.0 + sum(prices.product(*one.sizes, stored(one.a) + stored(one.b)) for one in products)
 
 
-def _difference(pairs: Iterable[tuple[Program, Program]], patience: float) -> str:
+def _difference(pairs: Iterable[tuple[Program, Program]], patience: float, layers: bool = False) -> str:
     """Returns how two programs differ at one of several sizes, or "", at as many as time allows.
 
     patience  seconds after which a check is given up, which is no equality
+    layers    compare layers by themselves, too, which is faster for programs that differ in layers alone
 
     Raises KeyboardInterrupt, after which a check alone would return what it has.
     """
@@ -286,7 +357,7 @@ def _difference(pairs: Iterable[tuple[Program, Program]], patience: float) -> st
     for count, (one, other) in enumerate(pairs):
         if count >= _LEAST_CHECKED and time.monotonic() - began > _SECONDS:
             break
-        report = check(one, other, layers=False, deadline=began + patience)
+        report = check(one, other, layers=layers, deadline=began + patience)
         if report.stopped == INTERRUPTED:
             raise KeyboardInterrupt
         if not report.ok:
