@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from multiprocessing import get_context
 from typing import Any
 
+from glenside.ir.names import suggestion
 from glenside.proofs import status
 from glenside.proofs.prove_rule import prove_clause
 from glenside.rewrites import all_rules
@@ -37,6 +38,8 @@ def proven(name: str) -> tuple[str, dict[str, Any], float]:
 
 def prove_all(arguments: Sequence[str]) -> None:
     """Proves the clauses of these rules, or else those whose results are not current; prints a line for each."""
+    if unknown := [name for name in arguments if name not in all_rules()]:
+        raise SystemExit(f"no rule is named {unknown[0]}{suggestion(unknown[0], all_rules())}")
     rules = [all_rules()[name] for name in arguments]
     names = [n for rule in rules for n, _ in status.clause_names(rule)] if rules else status.outdated()
     counts, seconds = Counter[str](), 0.0

@@ -8,6 +8,7 @@ from glenside.egraph.clause import Clause, rewrite
 from glenside.egraph.pattern import Variable
 from glenside.ir.text import parse
 from glenside.proofs import status
+from glenside.proofs.prove_all import prove_all
 from glenside.proofs.prove_rule import Verdict, prove_clause
 from glenside.rewrites import EQUATIONS, all_rules
 from glenside.rewrites import operators as op
@@ -18,6 +19,13 @@ from glenside.rewrites.terms import dot, padded
 def test_results_are_current() -> None:
     """After a change of a rule or of the prover: `python -m glenside.proofs`."""
     assert status.outdated() == []
+
+
+def test_a_rule_that_is_not_there_is_named() -> None:
+    with pytest.raises(
+        SystemExit, match="no rule is named scale-goes-into-weight; did you mean scale-goes-into-weights"
+    ):
+        prove_all(["scale-goes-into-weight"])
 
 
 def test_no_rule_is_refuted_or_vacuous() -> None:
