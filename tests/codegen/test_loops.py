@@ -264,6 +264,7 @@ def _picking(held: Statement, picked: tuple[tuple[Local, int], ...]) -> Loops:
 
 X = Buffer("x", Dims((12,)), "float32", Role.INPUT)
 Y = Buffer("y", Dims((12,)), "float32", Role.RESULT)
+T = Buffer("t", Dims((12,)), "float32", Role.TEMPORARY)
 I, J, V = Axis(0, 3), Axis(1, 4), Local("v1", "int64")  # noqa: E741
 SENTENCES = {
     "y[12], which has 12 elements at i0 = 2, i1 = 3": _one(
@@ -271,6 +272,9 @@ SENTENCES = {
     ),
     "y[3] is a result that no nest writes": _one(
         For(I, (For(Axis(1, 3), (Store(Y, _at(I, 4) + _at(Axis(1, 3)), Number(Fraction(1), "float32")),)),)), buffer=Y
+    ),
+    "t is a result in memory of the program, not of the caller": _one(
+        For(Axis(0, 12), (Store(T, _at(Axis(0, 12)), Number(Fraction(1), "float32")),)), buffer=T
     ),
     "parallel steps of i0 use y[3], and one writes it": _one(
         For(I, (For(J, (Store(Y, _at(I, 3) + _at(J), Load(X, _at(J))),)),), Way.PARALLEL), buffer=Y, also=(X,)

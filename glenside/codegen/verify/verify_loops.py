@@ -80,6 +80,8 @@ class Checker:
         yield from narrow_faults(loops)
         for buffer in dict.fromkeys(loops.results):
             written = self.written.get(buffer)
+            if buffer.role is not Role.RESULT:
+                yield Fault(Condition.RESULTS, f"{buffer} is a result in memory of the program, not of the caller")
             if written is None or not written.is_whole:
                 where = "" if written is None else f"[{int(np.argmin(written.mask()))}]"
                 yield Fault(Condition.RESULTS, f"{buffer}{where} is a result that no nest writes")
