@@ -62,6 +62,8 @@ class Quotient:
 Atom = Size | Quotient
 Product = tuple[int, tuple[Atom, ...]]
 """A factor and the atoms that it is multiplied by."""
+_MOST_PRODUCTS = 16
+"""The most products of a quotient that is searched for."""
 
 
 @dataclass(frozen=True)
@@ -113,15 +115,18 @@ class Expression:
 
     def quotient(self, other: Expression) -> Expression | None:
         """Returns the expression that gives this one when it is multiplied by `other`, or None if none is found."""
-        if not self.terms and not self.constant:
-            return Expression()
-        mine, theirs = [*self.terms, (self.constant, ())], [*other.terms, *([(other.constant, ())] * (not other.terms))]
-        if not other.constant and len(other.terms) == 1:
-            parts = [_divided(term, theirs[0]) for term in mine if term[0]]
-            return None if None in parts else _sum([part for part in parts if part], 0)
-        first = _divided(mine[0], theirs[0])
-        found = None if first is None else _sum([first], 0)
-        return found if found is not None and found * other == self else None
+        by, rest, found = max(other._products(), key=_order, default=(0, ())), self, list[Product]()
+        while rest.terms or rest.constant:  # of the greatest products in an order that multiplication keeps
+            part = _divided(max(rest._products(), key=_order), by)
+            if part is None or len(found) == _MOST_PRODUCTS:
+                return None
+            found.append(part)
+            rest += other * Expression(((-part[0], part[1]),)) if part[1] else other * Expression((), -part[0])
+        return _sum(found, 0)
+
+    def _products(self) -> list[Product]:
+        """Returns the products of the sum, the constant among them."""
+        return [*self.terms, *([(self.constant, ())] if self.constant else [])]
 
     def divided(self, other: Expression) -> Expression:
         """Returns the quotient by an expression that does not divide this one."""
@@ -175,6 +180,10 @@ class Expression:
                 return str(Expression(((times, (Size(size.name),)),), self.constant - times * size.above))
         found = ["*".join([*([] if factor == 1 else [str(factor)]), *map(str, atoms)]) for factor, atoms in self.terms]
         return " + ".join([*found, *([str(self.constant)] if self.constant or not found else [])])
+
+
+def _order(product: Product) -> tuple[int, list[str]]:
+    return len(product[1]), sorted(map(str, product[1]))
 
 
 def _divided(term: Product, by: Product) -> Product | None:

@@ -12,8 +12,10 @@ import pytest
 
 import glenside as gl
 from glenside.builder import layout, pointwise
+from glenside.check.open_function import lowered_open
 from glenside.codegen.loop_ir.ir import For
 from glenside.codegen.open_sizes.fit import Fitter
+from glenside.codegen.processor.model import MACHINES
 from glenside.ir.errors import BadInput
 from glenside.ir.open_integer import OpenFraction, OpenInteger, common_divisor
 from glenside.ir.program import Program
@@ -277,6 +279,37 @@ def test_variances_of_groups_of_channels_are_divided_by_the_size_of_the_image() 
     f = gl.compile(gl.open_program(groups, "groups", height=(4, 60, 4), width=(4, 60, 4)))
     for height, width in ((4, 4), (8, 20), (60, 12)):
         _agrees(f, groups(height, width), height)
+
+
+@pytest.mark.needs_compiler
+@pytest.mark.parametrize(("kernel", "stride"), [(3, 1), (5, 2)])
+def test_convolutions_of_single_channels_are_tiled_for_images_of_any_size(kernel: int, stride: int) -> None:
+    """Their windows are of padded rows: places are multiples of products of two sizes, divided by one of them."""
+
+    def depthwise(height: int, width: int, channels: int = 6) -> Program:
+        b = gl.Builder("depthwise")
+        value = np.random.default_rng(0).standard_normal((channels, 1, kernel, kernel)).astype("float32")
+        weights, x = b.constant("w", value.shape, value=value), b.input("x", (1, channels, height, width))
+        return b.finish(b.relu(b.conv(x, weights, strides=stride, padding=kernel // 2, groups=channels)))
+
+    f = gl.compile(gl.open_program(depthwise, height=(3, 60), width=(3, 70)), "none")
+    for height, width in ((3, 3), (9, 31), (60, 70), (4, 16), (17, 5)):
+        _agrees(f, depthwise(height, width), height)
+    loops = str(lowered_open(f.program, MACHINES["avx2"]).template.at({"height": 21, "width": 37}, None))
+    assert "//" not in loops
+    assert "vector" in loops.partition("temporary1[")[2].rpartition("tile")[0]
+
+
+def test_a_product_of_sums_is_divided_by_one_of_them() -> None:
+    height, width = (Expression(((step, (Size(name, step),)),), 0) for name, step in (("h", 4), ("w", 1)))
+    one, other = width + Expression((), 2), height * width + height + Expression((), 3)
+    assert (one * other).quotient(one) == other
+    assert (one * other).quotient(other) == one
+    assert (one * one * one).quotient(one) == one * one
+    assert (one * other + Expression((), 1)).quotient(one) is None
+    assert (height * other).quotient(one) is None
+    assert one.quotient(Expression()) is None
+    assert Expression().quotient(one) == Expression()
 
 
 def test_elements_of_images_are_products_of_quotients() -> None:

@@ -143,8 +143,8 @@ def _in_pieces(
         else:
             cuts = _row_pieces(rows.size, machine, *_as_stored(block, columns, machine))
         of_rows = [[(rows, piece) for piece in own] for own in cuts]
-    for choice in of_rows:
-        made = _each_piece(block, outer, [own for own in (choice, of_columns) if own], axes, schedule)
+    for apart, choice in product((None, columns), of_rows):
+        made = _each_piece(block, outer, [own for own in (choice, of_columns) if own], axes, schedule, apart)
         if made is not None:
             return made
     return None
@@ -156,8 +156,12 @@ def _each_piece(
     choices: Sequence[Sequence[tuple[Axis, Piece]]],
     axes: Iterator[int],
     schedule: Callable[[Block], ScheduledBlock | None],
+    apart: Axis | None = None,
 ) -> ScheduledBlock | None:
-    """Schedules a block for each choice of pieces of its axes; None if one has no schedule."""
+    """Schedules a block for each choice of pieces of its axes; None if one has no schedule.
+
+    apart  an axis whose single elements may be computed one by one, such as columns behind those of vectors
+    """
     steps = prod(axis.size for axis in (*block.around, *block.axes, *block.joined[0].axes))
     packings: dict[Packing, None] = {}
     bodies: list[Statement] = []
@@ -165,7 +169,10 @@ def _each_piece(
         cut = _Cut(block, outer, axes)
         for axis, piece in chosen:
             cut.take(axis, piece)
-        made = schedule(cut.block())
+        own = cut.block()
+        made = schedule(own)
+        if made is None and any(axis == apart and size == 1 for axis, (_, size, _, _) in chosen):
+            made = ScheduledBlock(own.plain())
         if made is None:
             return None
         packings |= dict.fromkeys(made.packings)
