@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from glenside.egraph.saturation import SATURATED
+from glenside.egraph.saturation import INTERRUPTED, SATURATED
 from glenside.egraph.search import SearchResult, search
 from glenside.ir.errors import BadInput
 from glenside.ir.open_integer import OpenInteger
@@ -106,9 +106,11 @@ Change: TypeAlias = Callable[[Program], Program]
 
 
 def _searched(target: Target, nodes: Sequence[Term]) -> SearchResult:
-    """Returns the saturated e-graph of layers. Raises BadInput if it is not finished."""
+    """Returns the saturated e-graph of layers. Raises BadInput if it is not finished, and KeyboardInterrupt."""
     rules = of_families(target.families(_WAY, nodes))
     found = search(nodes, rules, target.rule_parameters(), reported=("recipe",))
+    if found.stopped == INTERRUPTED:
+        raise KeyboardInterrupt
     if found.stopped != SATURATED:
         raise BadInput(f"the search for variants of layers ended early: {found.stopped}")
     return found

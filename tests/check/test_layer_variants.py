@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import glenside as gl
+from glenside.check import layer_variants
 from glenside.check.layer_variants import LayerVariants
 from glenside.check.open_search import Choice, OpenSearch
 from glenside.codegen.processor.model import MACHINES
+from glenside.egraph.search import SearchResult
 from glenside.ir.program import Program
 from glenside.semantics.interpreter import evaluate
 
@@ -80,6 +84,23 @@ def test_a_variant_that_is_not_equal_is_left_out(monkeypatch: pytest.MonkeyPatch
     assert [form.taken for form in choice.forms] == [()]
     (remark,) = remarks
     assert "differs" in remark
+
+
+@pytest.mark.parametrize(("stopped", "raised"), [("interrupted", KeyboardInterrupt), ("time-limit", None)])
+def test_a_search_that_ends_early_gives_no_variants(
+    monkeypatch: pytest.MonkeyPatch, stopped: str, raised: type[BaseException] | None
+) -> None:
+    found = layer_variants.search
+
+    def ended(*arguments: Any, **options: Any) -> SearchResult:
+        searched = found(*arguments, **options)
+        return replace(searched, progress=replace(searched.progress, stopped=stopped))
+
+    monkeypatch.setattr(layer_variants, "search", ended)
+    with nullcontext() if raised is None else pytest.raises(raised):
+        choice, remarks = _choice(gl.open_program(_network, batch=(1, 9)))
+        assert [form.taken for form in choice.forms] == [()]
+        assert remarks == [f"layers are as written: the search for variants of layers ended early: {stopped}"]
 
 
 @pytest.mark.needs_compiler
