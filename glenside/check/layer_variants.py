@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from glenside.egraph.saturation import INTERRUPTED, SATURATED
@@ -47,7 +48,7 @@ class LayerVariants:
         if not windows or not isinstance(target, CostsInPlace):
             return found
         problem = Problem.of(program, target, _WAY)
-        answer = extract(problem, _searched(target, problem.nodes), target, _WAY)
+        answer = extract(problem, _saturated(target, problem.nodes), target, _WAY)
         for name, layer in answer.layers.items():
             ranked = sorted(layer.variants, key=target.rank)
             faster = ranked[: next(n for n, variant in enumerate(ranked) if not variant.recipe)]
@@ -62,7 +63,7 @@ class LayerVariants:
         """
         for _ in range(_ROUNDS):
             recipes = {name: variants[0].recipe for name, variants in self.better.items()}
-            found = make(lambda own, recipes=recipes: self._with(own, recipes)) if recipes else None  # type: ignore[misc]
+            found = make(partial(self._with, recipes=recipes)) if recipes else None
             rounds = set[str]() if found is None else _rounding(found, _quotients(*postorder(written.term)))
             if not rounds:
                 return found
@@ -73,7 +74,7 @@ class LayerVariants:
     def _with(self, program: Program, recipes: Mapping[str, str]) -> Program:
         """Returns a program of other sizes with the variants of recipes. Raises BadInput for a layer without them."""
         if program.term not in self._known:
-            self._known[program.term] = self._searched(program)
+            self._known[program.term] = self._terms_by_recipe(program)
         layers, variants = self._known[program.term]
         terms = [*layers.products]
         for name, recipe in recipes.items():
@@ -83,12 +84,12 @@ class LayerVariants:
             terms[place] = variants[place][recipe]
         return reassembled(program, layers, terms, layers.body)
 
-    def _searched(self, program: Program) -> tuple[Layers, dict[int, dict[str, Term]]]:
+    def _terms_by_recipe(self, program: Program) -> tuple[Layers, dict[int, dict[str, Term]]]:
         """Returns the distinct layers of a program, and the terms of those that have faster variants, by recipe."""
         layers = distinct_layers(program)
         places = sorted({layers.places[name][0] for name in self.better})
         nodes = tuple(postorder(*(layers.products[place] for place in places)))
-        searched = _searched(self.target, nodes)
+        searched = _saturated(self.target, nodes)
         wanted = {"", *(variant.recipe for variants in self.better.values() for variant in variants)}
         facts = {"recipe": tuple(fact for fact in searched.snapshot.facts.get("recipe", ()) if fact[1] in wanted)}
         searched = replace(searched, snapshot=replace(searched.snapshot, facts=facts))
@@ -105,7 +106,7 @@ class LayerVariants:
 Change: TypeAlias = Callable[[Program], Program]
 
 
-def _searched(target: Target, nodes: Sequence[Term]) -> SearchResult:
+def _saturated(target: Target, nodes: Sequence[Term]) -> SearchResult:
     """Returns the saturated e-graph of layers. Raises BadInput if it is not finished, and KeyboardInterrupt."""
     rules = of_families(target.families(_WAY, nodes))
     found = search(nodes, rules, target.rule_parameters(), reported=("recipe",))
@@ -121,14 +122,14 @@ def _rounding(program: Program, usual: frozenset[Quotient]) -> set[str]:
 
     Loops over rounded numbers of tiles take long to analyze: their tiles are at other places for each size.
     """
-    names, found, done = {term: name for name, term in program.layers.items()}, set[str](), set[Term]()
+    layers, rounding, done = {*program.layers.values()}, set[Term](), set[Term]()
     for term in postorder(program.term):
-        if term in names:
+        if term in layers:
             own = [below for below in postorder(term) if below not in done]
             done.update(own)
             if _quotients(*own) - usual:
-                found.add(names[term])
-    return found
+                rounding.add(term)
+    return {name for name, term in program.layers.items() if term in rounding}
 
 
 def _quotients(*terms: Term) -> frozenset[Quotient]:
@@ -138,7 +139,7 @@ def _quotients(*terms: Term) -> frozenset[Quotient]:
         sizes = term.access.dims if isinstance(term.type, AccessType) else ()
         for size in (*sizes, *_integers(term.attributes)):
             if isinstance(size, OpenInteger):
-                found.update(atom for _, atoms in size.expression.terms for atom in atoms if isinstance(atom, Quotient))
+                found.update(size.expression.quotients())
     return frozenset(found)
 
 

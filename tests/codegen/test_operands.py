@@ -168,7 +168,7 @@ def test_no_more_of_a_constant_is_packed_than_there_is(machine: str) -> None:
 @pytest.mark.parametrize("machine", ["avx2", "avx512", "avx512bf16"])
 @pytest.mark.parametrize("rows", [9, 17])
 def test_packed_halves_are_copied_as_they_are_stored(machine: str, rows: int) -> None:
-    """As floats, so many lanes are no vector: GCC refused the conversion of 32 of them."""
+    """Copies without a conversion: 32 float32 fill no vector register, and GCC cannot convert them in one."""
     b = gl.Builder("scores")
     keys = pointwise.cast(b.input("k", (2, rows, 64), "bfloat16"), "float32")
     program = b.finish(b.matmul(b.input("q", (2, 18, 64)), b.transpose(keys, (0, 2, 1))))

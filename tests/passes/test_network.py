@@ -134,7 +134,7 @@ def test_a_product_that_is_read_twice_keeps_what_it_was_for_the_other() -> None:
 
 @pytest.mark.parametrize("length", [5, 7, 8])
 def test_a_number_after_transposed_heads_goes_into_weights_at_every_length(length: int) -> None:
-    """Whether heads divide the length or not: programs of all sizes need one form."""
+    """The number of heads need not divide the length: else programs of open sizes have no form of all sizes."""
     b = Builder("heads")
     weight = b.constant("w", (32, 32), value=np.eye(32, dtype="float32"))
     y = b.linear(b.input("x", (2 * length, 32)), weight)

@@ -143,7 +143,7 @@ def _in_pieces(
         else:
             cuts = _row_pieces(rows.size, machine, *_as_stored(block, columns, machine))
         of_rows = [[(rows, piece) for piece in own] for own in cuts]
-    for apart, choice in product((None, columns), of_rows):
+    for apart, choice in product(dict.fromkeys((None, columns)), of_rows):
         made = _each_piece(block, outer, [own for own in (choice, of_columns) if own], axes, schedule, apart)
         if made is not None:
             return made
