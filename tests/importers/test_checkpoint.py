@@ -103,6 +103,17 @@ def test_halves_stay_halves(tmp_path: Path, kind: str) -> None:
     assert np.abs(run(small, program, TOKENS, 1) - wanted).max() < 0.5 * np.abs(wanted).max()
 
 
+def test_keys_that_a_config_leaves_out_have_the_values_of_transformers(tmp_path: Path) -> None:
+    written(tmp_path / "2", "gemma2")
+    written(tmp_path / "3", "gemma3_text")
+    written(tmp_path / "none", "gemma2", attn_logit_softcapping=None, sliding_window=None)
+    two, three, none = (read_decoder(tmp_path / name) for name in ("2", "3", "none"))
+    assert (two.score_limit, two.logit_limit, two.window, two.query_scale) == (50.0, 30.0, 4096, 1 / 16)
+    assert (two.global_layers, three.global_layers) == ((1,), (5,))
+    assert (two.base, two.local_base, three.base, three.local_base) == (1e4, 0.0, 1e6, 1e4)
+    assert (none.score_limit, none.window, none.global_layers) == (0.0, 0, ())
+
+
 def _config(**changes: Any) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
         path = folder / "config.json"

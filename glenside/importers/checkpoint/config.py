@@ -33,8 +33,7 @@ class Architecture:
     refused   key -> the value that it must have
     gains     what is added to the gains of norms
     turned    True if matrices of layers are stored transposed
-    tied      True if the last product reads the table of embeddings, if no key says it
-    period    the number of layers of which the last reads all positions and the others a window, if no key says it
+    defaults  values of keys that a config.json leaves out, as transformers defines them
     """
 
     names: Mapping[str, str]
@@ -44,8 +43,7 @@ class Architecture:
     refused: Mapping[str, Any] = field(default_factory=dict)
     gains: int = 0
     turned: bool = False
-    tied: bool = False
-    period: int = 0
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     own: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -95,25 +93,33 @@ _GPT2_KEYS = {
     "intermediate_size": "n_inner", "max_position_embeddings": "n_positions", "rms_norm_eps": "layer_norm_epsilon",
     "hidden_act": "activation_function",
 }  # fmt: skip
+_TIED, _WINDOWS = {"tie_word_embeddings": True}, {"use_sliding_window": True}
+_WINDOWS_OF_GEMMA = {**_TIED, **_WINDOWS, "sliding_window": 4096, "query_pre_attn_scalar": 256}
 ARCHITECTURES = {
     "llama": Architecture(_LLAMA | _ATTENTION, biased=_IN_ATTENTION | _IN_MLP),
-    "mistral": Architecture(_LLAMA | _ATTENTION),
+    "mistral": Architecture(_LLAMA | _ATTENTION, defaults=_WINDOWS),
     "qwen2": Architecture(_LLAMA | _ATTENTION, biased=dict.fromkeys(_ATTENTION, True)),
     "qwen3": Architecture(_LLAMA | _ATTENTION | _NORMS_OF_HEADS, biased=_IN_ATTENTION),
     "phi3": Architecture(
-        _LLAMA | _JOINED, {f"{_OWN}.ffn_gate": (0, 2), f"{_OWN}.ffn_up": (1, 2)}
+        _LLAMA | _JOINED, {f"{_OWN}.ffn_gate": (0, 2), f"{_OWN}.ffn_up": (1, 2)}, defaults=_WINDOWS
     ),
     "gemma": Architecture(
-        _LLAMA | _ATTENTION, biased=_IN_ATTENTION, gains=1, tied=True, own={"scaled": True},
+        _LLAMA | _ATTENTION, biased=_IN_ATTENTION, gains=1, defaults=_TIED, own={"scaled": True},
         refused={"use_bidirectional_attention": None},
     ),
     "gemma2": Architecture(
-        _GEMMA2, biased=_IN_ATTENTION, gains=1, tied=True, period=2, own={"scaled": True, "norms": "both"},
+        _GEMMA2, biased=_IN_ATTENTION, gains=1, own={"scaled": True, "norms": "both"},
+        defaults={
+            **_WINDOWS_OF_GEMMA, "sliding_window_pattern": 2, "attn_logit_softcapping": 50.0,
+            "final_logit_softcapping": 30.0,
+        },
         refused={"use_bidirectional_attention": None},
     ),
     "gemma3_text": Architecture(
-        _GEMMA2 | _NORMS_OF_HEADS, biased=_IN_ATTENTION, gains=1, tied=True, period=6,
-        own={"scaled": True, "norms": "both"},
+        _GEMMA2 | _NORMS_OF_HEADS, biased=_IN_ATTENTION, gains=1, own={"scaled": True, "norms": "both"},
+        defaults={
+            **_WINDOWS_OF_GEMMA, "sliding_window_pattern": 6, "rope_theta": 1e6, "rope_local_base_freq": 1e4,
+        },
         refused={"use_bidirectional_attention": False},
     ),
     "olmo2": Architecture(_OLMO2, biased=_IN_ATTENTION, own={"norms": "after", "joint_norms": True}),
@@ -123,7 +129,7 @@ ARCHITECTURES = {
         keys=_GPT2_KEYS,
         refused={"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False},
         turned=True,
-        tied=True,
+        defaults=_TIED,
         own={"norm": "layer", "gated": False, "rotated": 0, "window": 0},
     ),
 }  # fmt: skip
@@ -138,7 +144,6 @@ class Config:
         found = read_json(path)
         if not isinstance(found, dict) or not isinstance(found.get("model_type"), str):
             raise BadInput(f"{path} has no model_type, which names the architecture of a checkpoint")
-        self.values: Mapping[str, Any] = found
         self.type: str = found["model_type"]
         if self.type not in ARCHITECTURES:
             near = suggestion(self.type, ARCHITECTURES)
@@ -147,6 +152,7 @@ class Config:
                 f"read{near}; gl.from_torch takes others"
             )
         self.architecture = ARCHITECTURES[self.type]
+        self.values: Mapping[str, Any] = {**self.architecture.defaults, **found}
         if found.get("quantization_config") is not None:
             raise BadInput(f"{path} has a quantization_config: weights in F32, F16 and BF16 are read")
         for key, value in self.architecture.refused.items():
@@ -219,32 +225,28 @@ def decoder_of(config: Config) -> Decoder:
         norms=own.get("norms", "before"),
         joint_norms=own.get("joint_norms", False),
         query_scale=_query_scale(config),
-        score_limit=_limit(config, "attn_logit_softcapping", 50.0),
-        logit_limit=_limit(config, "final_logit_softcapping", 30.0),
+        score_limit=_limit(config, "attn_logit_softcapping"),
+        logit_limit=_limit(config, "final_logit_softcapping"),
     )
 
 
 def _query_scale(config: Config) -> float:
     """Returns the factor of scores, 0 for the usual one. Raises BadInput."""
-    if not config.type.startswith(("gemma2", "gemma3")):
-        return 0.0
-    return 1 / sqrt(config.number("query_pre_attn_scalar", 256))
+    key = "query_pre_attn_scalar"
+    return 0.0 if config.value(key) is None else 1 / sqrt(config.number(key, 1.0))
 
 
-def _limit(config: Config, key: str, default: float) -> float:
+def _limit(config: Config, key: str) -> float:
     """Returns a limit of scores or logits, 0 if there is none. Raises BadInput."""
-    given = config.values.get(key, default if config.type == "gemma2" else None)
-    return 0.0 if given is None else config.number(key, default)
+    return 0.0 if config.value(key) is None else config.number(key, 1.0)
 
 
 def _local_base(config: Config) -> float:
     """Returns the base of the frequencies of layers with a window, 0 if it is that of all. Raises BadInput."""
-    if config.type != "gemma3_text":
-        return 0.0
-    given = config.values.get("rope_parameters")
+    given, key = config.values.get("rope_parameters"), "rope_local_base_freq"
     own = given.get("sliding_attention") if isinstance(given, dict) else None
     if own is None:
-        return config.number("rope_local_base_freq", 10000.0)
+        return 0.0 if config.value(key) is None else config.number(key, 10000.0)
     if not isinstance(own, dict) or own.get("rope_type", "default") != "default":
         raise BadInput(f"{config.path} scales positions of layers with a window, which is not expressed")
     return config.number("rope_theta", 10000.0, own)
@@ -289,15 +291,13 @@ def _slower(config: Config, rope: Mapping[str, Any], half: int) -> tuple[float, 
 
 def _window(config: Config) -> int:
     """Returns the window of attention of the layers that have one, 0 if none has. Raises BadInput."""
-    default = 4096 if config.architecture.period else 0
-    kinds, window = config.value("layer_types"), config.whole("sliding_window", default, 0)
+    kinds, window = config.value("layer_types"), config.whole("sliding_window", 0, 0)
     if isinstance(kinds, list) and kinds:
         for kind in kinds:
             if kind not in ("full_attention", "sliding_attention"):
                 raise BadInput(f"{config.path} has layers of {shortened(str(kind))}, which is not expressed")
         return window if "sliding_attention" in kinds else 0
-    by_default = config.type in ("mistral", "phi3") or config.architecture.period > 0
-    return window if config.truth("use_sliding_window", by_default) else 0
+    return window if config.truth("use_sliding_window", False) else 0
 
 
 def _global_layers(config: Config, layers: int) -> tuple[int, ...]:
@@ -307,8 +307,7 @@ def _global_layers(config: Config, layers: int) -> tuple[int, ...]:
         if len(kinds) < layers:
             raise BadInput(f"{config.path} has {len(kinds)} layer_types, and {layers} layers")
         return tuple(layer for layer in range(layers) if kinds[layer] == "full_attention")
-    if config.architecture.period:
-        period = config.whole("sliding_window_pattern", config.architecture.period)
+    if (period := config.whole("sliding_window_pattern", 0, 0)) > 0:
         return tuple(range(period - 1, layers, period))
     return tuple(range(min(layers, config.whole("max_window_layers", 0, 0))))
 

@@ -116,7 +116,7 @@ class _Stored:
         if ending == "bias":
             return self.config.is_biased(layerless)
         if layerless == "output":
-            return not self.config.truth("tie_word_embeddings", self.config.architecture.tied)
+            return not self.config.truth("tie_word_embeddings", False)
         return layerless in self.names
 
     def require_all_read(self) -> None:
