@@ -164,6 +164,7 @@ def test_caches_of_other_dtypes(tmp_path: Path, cache: str) -> None:
 
 REFUSED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "no file of the kind": (lambda b: b"ONNX" + b[4:], "is no GGUF file"),
+    "an empty file": (lambda b: b"", "is no GGUF file: it is empty"),
     "another version": (lambda b: b[:4] + (9).to_bytes(4, "little") + b[8:], "of version 9: GGUF files of versions 2"),
     "cut short in the head": (lambda b: b[:6], "is cut short"),
     "cut short in the metadata": (lambda b: b[:100], "is damaged or cut short"),

@@ -94,7 +94,8 @@ def read_gguf(path: PathLike) -> GGUFFile:
         with Path(path).open("rb") as file:
             head = file.read(8)
             if head[:4] != _MAGIC:
-                raise BadInput(f"{text} is no GGUF file: it begins with {head[:4]!r}, not {_MAGIC!r}")
+                found = f"begins with {head[:4]!r}, not {_MAGIC!r}" if head else "is empty"
+                raise BadInput(f"{text} is no GGUF file: it {found}")
             if len(head) < 8 or (version := int.from_bytes(head[4:], "little")) not in _VERSIONS:
                 found = "cut short" if len(head) < 8 else f"of version {version}"
                 raise BadInput(
