@@ -1,4 +1,4 @@
-"""Lists the dtypes in which runtimes compute each operator, and the wider dtypes that replace others.
+"""Lists the dtypes in which runtimes compute each operator, and the dtypes that replace others.
 
 The standard allows more dtypes than runtimes support. The tables below were measured by running every pair of operator
 and dtype in onnxruntime 1.19 and 1.31 on a CPU, on small and on extreme numbers; the dtypes of a row run in both and
@@ -39,7 +39,8 @@ _ROWS: dict[str, tuple[str, ...]] = {
 }
 
 # A dtype that holds all values of another. Sums, differences, products and equality are the same in int64 and uint64,
-# order is not: exports that need order use the minimum or the maximum instead.
+# order is not: exports that need order use the minimum or the maximum instead. Of float64, only
+# erf is computed in float32.
 _CARRIERS = {
     **dict.fromkeys(("int8", "uint8", "int16", "uint16", "bool"), "int32"),
     **dict.fromkeys(("uint32", "uint64"), "int64"),
@@ -54,7 +55,7 @@ def runs(op: str, dtype: str) -> bool:
 
 
 def supported_dtype(op: str, dtype: str) -> str | None:
-    """Returns the dtype in which to compute: the same if runtimes support it, else a wider one, else None."""
+    """Returns the dtype in which to compute: the same if runtimes support it, else its carrier, else None."""
     wide = dtype if runs(op, dtype) else _CARRIERS.get(dtype, dtype)
     return wide if runs(op, wide) else None
 
