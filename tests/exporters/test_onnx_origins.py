@@ -121,6 +121,13 @@ def test_a_node_that_means_something_else_since_is_spelled_out() -> None:
     assert "Reshape" in kinds(back(model_of([node], {"x": X}, version=11), {"x": X}))
 
 
+@pytest.mark.parametrize("version", [18, 20])
+def test_a_node_that_is_deprecated_is_spelled_out(version: int) -> None:
+    node = helper.make_node("GroupNormalization", ["x", "s", "b"], ["y"], num_groups=2)
+    made = back(model_of([node], {"x": X}, {"s": image(2), "b": image(2)}, version), {"x": X})
+    assert "GroupNormalization" not in kinds(made)
+
+
 @pytest.mark.parametrize(("op", "version"), [("Upsample", 9), ("Resize", 10)])
 @pytest.mark.parametrize("mode", ["linear", "nearest"])
 def test_resize_of_old_keeps_its_places(op: str, version: int, mode: str) -> None:

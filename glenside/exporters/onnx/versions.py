@@ -98,14 +98,16 @@ def at_opset(key: str, operands: tuple[Given, ...]) -> tuple[BlackBox, tuple[Any
     """Returns the node of a key as of OPSET, and the arrays of the inputs that replace its former attributes.
 
     These come after the operands. The converter of the package onnx proposes a node; it is used only if the importer
-    reads the same term from both. None if it proposes no node of the same operator.
+    reads the same term from both. None if it proposes no node of the same operator, or the operator is deprecated.
 
     operands  their types, or the terms of those that are numbers
     """
     box = read_key(key)
     op = box.node.op_type
-    if box.node.domain not in ("", "ai.onnx") or box.version >= OPSET:
+    if box.node.domain not in ("", "ai.onnx"):
         return box, ()
+    if box.version >= OPSET:
+        return None if _is_deprecated(op, box.version) else (box, ())
     for name, value in _READ_OTHERWISE.get(op, {}).items():
         if all(attribute.name != name for attribute in box.node.attribute):
             import onnx
