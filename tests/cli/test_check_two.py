@@ -60,3 +60,23 @@ def test_other_inputs_are_refused(files: Path, capsys: pytest.CaptureFixture[str
     gl.save(b.finish(b.relu(b.input("y", (1, 3, 8, 7)))), files / "y.json")
     assert run("check", files / "a.json", files / "y.json") == 2
     assert "compared on the same inputs, and y has no x" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("value", "status"), [(0.1, 0), (0.2, 1)])
+def test_a_number_and_its_nearest_float_are_one(tmp_path: Path, value: float, status: int) -> None:
+    b = gl.Builder("number")
+    x = b.input("x", (3,))
+    gl.save(b.finish(b.multiply(x, b.full((3,), "0.1"))), tmp_path / "text.json")
+    constant = b.finish(b.multiply(x, b.constant("c", (3,))))
+    gl.save(constant.with_constants({"c": np.full(3, value, np.float32)}), tmp_path / "array.json")
+    assert run("check", tmp_path / "text.json", tmp_path / "array.json") == status
+
+
+def test_what_is_written_is_the_same_number(tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    b = gl.Builder("tenths")
+    gl.save(
+        b.finish(b.compute("(clip -0.1 1/3)", b.multiply(b.input("x", (3,)), b.full((3,), "0.1")))), tmp_path / "a.json"
+    )
+    gl.save(gl.load(tmp_path / "a.json"), tmp_path / "a.onnx")
+    assert run("check", tmp_path / "a.json", tmp_path / "a.onnx") == 0

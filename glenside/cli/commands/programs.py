@@ -255,6 +255,7 @@ def _differentiate(
 def _compare(first: Program, second: Program, seed: int, html: str | None, content: dict[str, Any]) -> NoReturn:
     """Compares two programs exactly, prints the report and exits with its status. Raises BadInput."""
     from glenside.check import check as compare_exactly
+    from glenside.check.rounded_numbers import with_equal_numbers
 
     for one, two in ((first, second), (second, first)):
         missing = [name for name in one.inputs if name not in two.tensors]
@@ -262,6 +263,8 @@ def _compare(first: Program, second: Program, seed: int, html: str | None, conte
             names = ", ".join(map(spelled_name, missing))
             raise BadInput(f"two programs are compared on the same inputs, and {one_line(two.name)} has no {names}")
     given, second = _given(first, second)
+    first, second = with_equal_numbers(first, second, given)
+    given = {name: array for name, array in given.items() if name in first.tensors or name in second.tensors}
     moved = [n for n, layer in second.layers.items() if n in first.layers and first.layers[n].type != layer.type]
     second = dataclasses.replace(second, layers={n: t for n, t in second.layers.items() if n not in moved})
     with status_line("check") as show:
