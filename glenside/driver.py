@@ -24,7 +24,7 @@ from glenside.extract import METHODS
 from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.interrupts import answered
 from glenside.ir.open_program import OpenProgram
-from glenside.ir.program import Program
+from glenside.ir.program import Program, as_program
 from glenside.ir.rational import byte_count
 from glenside.passes.network import uninterrupted
 from glenside.passes.recurrences import with_loops
@@ -99,7 +99,7 @@ def optimize(
     is none; `result.stopped` is the reason. Raises BadInput, and Unfinished if there was no time for any answer.
     """
     with _told_to(listener, progress) as listener:
-        program = _program(program, "optimized").as_written()
+        program = as_program(program, "optimized").as_written()
         target, rules = _searched_for(target, cost, rules)
         program = program if isinstance(target, Compiles) else without_loops(program)
         way = replace(way_of(target, blocking, mapping, method, extract_seconds, explain, exact_order), trace=trace)
@@ -165,7 +165,7 @@ def export_egglog(
     with the parameters of the target are those of this target alone. Raises BadInput.
     """
     own, more = _searched_for(target, None, rules)
-    program, search = _program(program, "exported").as_written(), Search(limits or Limits())
+    program, search = as_program(program, "exported").as_written(), Search(limits or Limits())
     return Stages(program, own, way or way_of(own), search, silent, Clock(0.0), seed, rules=more).egglog()
 
 
@@ -290,7 +290,7 @@ def compile(
         wanted = target_of_open(program, target, of)
         function: Any = compiled_open(program, None if exact_order else wanted, of, check, activations)
     else:
-        program = with_activations(_program(program, "compiled"), activations)
+        program = with_activations(as_program(program, "compiled"), activations)
         function = _compiled(program, target, machine, memory, check, without, how)
     return function if state is None or state is False else Stateful(function, state, layouts)
 
@@ -356,13 +356,6 @@ def _searched_for(
         return CostTarget(cost, rules=more, over=own), ()
     assert own is not None
     return own, more
-
-
-def _program(given: object, use: str) -> Program:
-    """Returns the argument if it is a program. Raises BadInput."""
-    if not isinstance(given, Program):
-        raise BadInput(f"only a program, such as gl.load returns, can be {use}, got {type(given).__name__}")
-    return given
 
 
 def as_it_is(error: GlensideError) -> str:
@@ -438,7 +431,7 @@ def npu_program(
     target = as_target(target)
     if not isinstance(target, EmitsInstructions):
         raise BadInput(f"{target.name} has no instructions: a program of an npu is for the target npu:RxC")
-    asked = integers(_program(program, "run on an npu"), quantize, seed)
+    asked = integers(as_program(program, "run on an npu"), quantize, seed)
     how = {"verify": False, "limits": limits, **how}
     result = optimize(program if asked is None else asked.network.program, target, seed=seed, **how)
     if result.interrupted or result.stopped == INTERRUPTED:

@@ -10,6 +10,21 @@ import pytest
 import glenside as gl
 from glenside.ir.errors import BadInput
 
+SMALL = gl.parse("(access-tensor x)", shapes={"x": (2,)})
+PATH: Any = "net.onnx"
+TAKE_PROGRAMS: list[tuple[Callable[[], Any], str]] = [
+    (lambda: gl.gradient(PATH, "x"), "differentiated"),
+    (lambda: gl.value_and_gradient(PATH, "x"), "differentiated"),
+    (lambda: gl.jvp(PATH, "x"), "differentiated"),
+    (lambda: gl.training_step(PATH, "squared-error", gl.SGD("0.1")), "trained"),
+    (lambda: gl.train(PATH, {}, loss="squared-error"), "trained"),
+    (lambda: gl.check_gradient(SMALL, PATH, "x"), "checked"),
+    (lambda: gl.check_onnxruntime(SMALL, PATH), "checked"),
+    (lambda: gl.fold(PATH), "folded"),
+    (lambda: gl.export_jax(PATH), "exported"),
+    (lambda: gl.export_onnx(PATH), "exported"),
+]
+
 
 @pytest.mark.parametrize(
     ("call", "message"),
@@ -18,6 +33,9 @@ from glenside.ir.errors import BadInput
         (lambda: gl.fuzz(jobs=None), "jobs must be from 1 to 256, got None"),
         (lambda: gl.fuzz(cases=1.5), "cases must be at least 1, got 1.5"),
         (lambda: gl.save(None, "x.glenside"), "save takes a program and a path, got NoneType as the program"),
+        *((call, f"only a program, such as gl.load returns, can be {use}, got str") for call, use in TAKE_PROGRAMS),
+        (lambda: gl.evaluate(SMALL, {}), "evaluate takes a list of terms, such as [program.term], got Program"),
+        (lambda: gl.parse(None), "parse takes a text, got NoneType"),
         (lambda: gl.load(3), "the path of a file must be a text or a Path, got 3"),
     ],
 )

@@ -38,7 +38,7 @@ from glenside.ir.names import spelled_name
 from glenside.ir.operand import Array, arrays
 from glenside.ir.operators.casting import cast
 from glenside.ir.operators.compute import compute
-from glenside.ir.program import Program
+from glenside.ir.program import Program, as_program
 from glenside.ir.term import Term, nearest, postorder
 from glenside.ir.threads import BLAS_ON_ONE_THREAD
 from glenside.ir.types import Tensor
@@ -115,6 +115,7 @@ def check_gradient(
     than one number and there are no cotangents.
     """
     started = time.perf_counter()
+    program, gradient = (as_program(each, "checked") for each in (program, gradient))
     pair = pair_of(program, gradient, [wrt] if isinstance(wrt, str) else wrt, of, cotangents, given or {})
     trials = Trials(seed, program, *reversed(pair.roots))
     branches = Branches(pair.roots)

@@ -26,7 +26,7 @@ from glenside.ir.dtypes import REALS, RECORDS, STORED, fraction_bits, is_float
 from glenside.ir.operand import Array
 from glenside.ir.operators.requirements import spelled
 from glenside.ir.packages import import_onnx, require_onnxruntime
-from glenside.ir.program import Program
+from glenside.ir.program import Program, as_program
 from glenside.ir.replacing import PathLike
 from glenside.ir.term import postorder
 from glenside.ir.types import Tensor
@@ -96,6 +96,7 @@ def check_onnxruntime(
     Integers must be equal, and floats within TOLERANCE. Where they are not, NOISE times the noise of the original is
     allowed. Raises BadInput: a package is missing, or ONNX cannot represent the program.
     """
+    as_program(optimized, "checked")
     version = require_onnxruntime()
     import_onnx()
     started = time.perf_counter()

@@ -19,7 +19,7 @@ from glenside.ir.dtypes import FLOATS, REALS
 from glenside.ir.errors import BadInput
 from glenside.ir.names import spelled_name, suggestion
 from glenside.ir.operators.requirements import spelled
-from glenside.ir.program import GradientOf, Program, by_node
+from glenside.ir.program import GradientOf, Program, as_program, by_node
 from glenside.ir.term import Term, build, postorder
 from glenside.ir.types import Tensor, TupleType
 
@@ -219,7 +219,7 @@ def value_and_gradient(
 
 def _gradient(program: Program, wrt: Names, of: Names | None, cotangent: Names | None, value: bool = False) -> Program:
     """Builds the program of gradients, with `value` after the results."""
-    request = _Request.of(program, wrt, of)
+    request = _Request.of(as_program(program, "differentiated"), wrt, of)
     seeds, inputs = _seeds(request, cotangent)
     found = request.reverse(seeds)
     gradients = _or_zeros(found.found, request.wrt.values())
@@ -236,7 +236,7 @@ def jvp(program: Program, wrt: Names, of: Names | None = None) -> Program:
     and follows all results. It is computed as the adjoint of the adjoint, so no operator needs a second derivative
     rule. Raises BadInput.
     """
-    request = _Request.of(program, wrt, of)
+    request = _Request.of(as_program(program, "differentiated"), wrt, of)
     inputs = [Tensor(f"{name}.tangent", leaf.access.dims, leaf.access.dtype) for name, leaf in request.wrt.items()]
     require_new(program, inputs)
     seeds = {

@@ -16,7 +16,7 @@ from glenside.ir.dtypes import FLOATS
 from glenside.ir.errors import BadInput
 from glenside.ir.names import spelled_name, suggestion
 from glenside.ir.operand import Array
-from glenside.ir.program import Program, Signature
+from glenside.ir.program import Program, Signature, as_program
 from glenside.ir.term import Term, build, rebuild_all
 from glenside.ir.types import Dims, Tensor, TupleType
 
@@ -74,7 +74,7 @@ def training_step(
 
     In the step weights are inputs, so computations on them are repeated in every step. Raises BadInput, TypeMismatch.
     """
-    if isinstance(program.term.type, TupleType):
+    if isinstance(as_program(program, "trained").term.type, TupleType):
         raise BadInput(f"training requires a network of one result, got {program.term.type}")
     record = loss if isinstance(loss, Loss) else loss_named(loss)
     own = program.inputs.values()

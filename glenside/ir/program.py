@@ -289,6 +289,13 @@ class _Subset(Mapping[str, Array]):
         return len(self._names)
 
 
+def as_program(given: object, use: str) -> Program:
+    """Returns the argument of a public function if it is a program. Raises BadInput."""
+    if not isinstance(given, Program):
+        raise BadInput(f"only a program, such as gl.load returns, can be {use}, got {type(given).__name__}")
+    return given
+
+
 def by_node(names: Mapping[str, Term]) -> dict[Term, list[str]]:
     """Returns the names of each node, in their order."""
     named: dict[Term, list[str]] = {}

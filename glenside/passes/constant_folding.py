@@ -11,7 +11,7 @@ from glenside.builder.builder import LazyArrays, Value, chosen
 from glenside.ir.errors import BadInput
 from glenside.ir.names import primed
 from glenside.ir.operand import Array
-from glenside.ir.program import Program
+from glenside.ir.program import Program, as_program
 from glenside.ir.term import Term, build, nearest, postorder, rebuild_all
 from glenside.ir.types import AccessType, Tensor
 from glenside.semantics.interpreter import evaluate
@@ -24,7 +24,7 @@ def fold(program: Program, without: Container[Term] = (), *, lazily: bool = Fals
     term. With `lazily`, known values are computed on first use. Raises BadInput for a constant without a value. A layer
     that is no longer part of the program keeps its terms without a value.
     """
-    constant = {term: known and term not in without for term, known in program.info.constant.items()}
+    constant = {t: known and t not in without for t, known in as_program(program, "folded").info.constant.items()}
     roots = program.roots
     inside = {child for term in postorder(*roots) if constant[term] for child in term.children}
     outside = {child for term in postorder(*roots) if not constant[term] for child in term.children} | set(roots)

@@ -39,6 +39,8 @@ def evaluate(
 
     Raises BadInput if a tensor has no value, or a value of another shape or dtype.
     """
+    if not isinstance(roots, Sequence):
+        raise BadInput(f"evaluate takes a list of terms, such as [program.term], got {type(roots).__name__}")
     run = Run(roots, values, arithmetic or Native(), given or {}, keep_roots=watch is None, together=together)
     wanted = set(roots) if watch is not None else set()
     with np.errstate(all="ignore"):  # 1/0 is inf and sqrt(-1) is nan here, not a warning

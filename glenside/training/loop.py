@@ -26,7 +26,7 @@ from glenside.ir.errors import BadInput
 from glenside.ir.interrupts import answered, undisturbed, waited_for
 from glenside.ir.names import numbered, one_line, spelled_name
 from glenside.ir.operand import Array
-from glenside.ir.program import Program
+from glenside.ir.program import Program, as_program
 from glenside.ir.replacing import PathLike
 from glenside.ir.term import build
 from glenside.ir.types import AccessType, Dims, Tensor, TupleType
@@ -165,7 +165,7 @@ def train(
     if checkpoint is not None and not resume and Path(checkpoint).exists():
         shown = one_line(os.fspath(checkpoint))
         raise BadInput(f"{shown} exists: continue it with resume, or name another file for the checkpoint")
-    network, notes = _before(program.seeded_constants(seed), record)
+    network, notes = _before(as_program(program, "trained").seeded_constants(seed), record)
     labels = numbered("labels", network.tensors)
     made = _Training(program, network, labels, record, epochs, held_out, seed, checkpoint, listener, on_epoch)
     made.open(data, keys or {})

@@ -16,7 +16,7 @@ from glenside.ir.files import write_with_arrays
 from glenside.ir.names import quoted
 from glenside.ir.operand import Array
 from glenside.ir.operators.requirements import spelled
-from glenside.ir.program import Program
+from glenside.ir.program import Program, as_program
 from glenside.ir.replacing import PathLike, WrittenWrong
 from glenside.ir.term import Term, weave
 from glenside.ir.types import AccessType, Tensor
@@ -46,7 +46,7 @@ def export_jax(program: Program) -> str:
     bits need JAX's `jax_enable_x64`. Loops are written step by step. Raises BadInput for operators without an export:
     those of `OPERATORS_LEFT_OUT`, and others that their own exports refuse.
     """
-    program = without_loops(program)
+    program = without_loops(as_program(program, "exported"))
     source = Source(argument_names(program.tensors))
     done: dict[Term, Held] = {}
     for term in program.info.order:

@@ -24,7 +24,7 @@ from glenside.ir.names import spelled_name
 from glenside.ir.operand import Array
 from glenside.ir.packages import import_onnx
 from glenside.ir.packing import packed, packed_bytes
-from glenside.ir.program import Program
+from glenside.ir.program import Program, as_program
 from glenside.ir.replacing import PathLike, replacing
 from glenside.ir.term import Term
 
@@ -55,7 +55,7 @@ def export_onnx(program: Program, *, verify: bool = True) -> onnx.ModelProto:
     a name that ONNX cannot hold, an empty result, black boxes of other files or of incompatible versions, or no package
     onnx; and WrittenWrong if the model reads back as another program.
     """
-    emit, outputs = _emitted(program)
+    emit, outputs = _emitted(as_program(program, "exported"))
     model = model_of(program, emit, outputs)
     if verify and model.ByteSize() < _MOST_BYTES:
         compare(program, model, program.name or "the model")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import Any
 
-from glenside.ir.errors import GlensideError
+from glenside.ir.errors import BadInput, GlensideError
 from glenside.ir.names import suggestion
 from glenside.ir.operator import COMPUTES, OPERATORS, Field, Kind
 from glenside.ir.operators import SHAPE_FORMS
@@ -47,6 +47,8 @@ def parse(
     dtype, and are inputs unless `constants` contains them. Raises ParseError and TypeMismatch, with the place in the
     text.
     """
+    if not isinstance(text, str):
+        raise BadInput(f"parse takes a text, got {type(text).__name__}")
     reader = Reader(text, file)
     return _Parser(reader, Tensors(reader, shapes or {}, dtypes or {}, constants)).program()
 
