@@ -160,7 +160,7 @@ def lowered_open(program: OpenProgram, of: Machine | None, infers_sizes: bool = 
 
 def _formed(form: OpenForm, prepare: Callable[[Program], Program], own: Program, sizes: Mapping[str, int]) -> Program:
     """Returns a form of the program of given sizes, after the passes of processors."""
-    return form.of(prepare(own), sizes)
+    return form.of(own if form.program else prepare(own), sizes)  # a form found for all sizes is after the passes
 
 
 def prepared_for_processors() -> Callable[[Program], Program]:

@@ -67,9 +67,9 @@ class _PricesAt:
 
 @dataclass(frozen=True)
 class OpenForm:
-    """A form of a program with open sizes; without arguments, the program as it is written.
+    """A form of a program with open sizes.
 
-    program  the form, with open integers
+    program  the form, with open integers; None for the program as it is written, which is then built at each size
     found    the sizes at which it was found
     pairs    what it computes otherwise: as it is written, and in this form
     taken    the candidates that were taken, in words
@@ -95,7 +95,7 @@ class OpenForm:
 
     def __str__(self) -> str:
         """Says at which sizes it was found, and what it changes."""
-        return f"Found at {sizes_in_words(self.found)}: {'; '.join(self.taken)}" if self.program else "As it is written"
+        return f"Found at {sizes_in_words(self.found)}: {'; '.join(self.taken)}" if self.found else "As it is written"
 
 
 @dataclass(frozen=True)
@@ -139,15 +139,15 @@ class OpenSearch:
 
     def choice(self) -> Choice:
         """Returns the forms that pay at some sizes, or the program as it is written alone."""
-        written, prices = OpenForm(), self.target.product_prices()
+        prices = self.target.product_prices()
         try:
             of_all = None if prices is None else self._of_all_sizes()
         except (NotUniform, GlensideError) as error:
             self.remarks.append(f"not searched: {error}")
-            return Choice([written])
+            return Choice([OpenForm()])
         if prices is None or of_all is None:
-            return Choice([written])
-        forms = {of_all.term: written}
+            return Choice([OpenForm()])
+        forms = {of_all.term: OpenForm(of_all if self._is_as_written(of_all) else None)}
         points = list(_points(self.program, _MOST_SEARCHED))
         ends = (points[0], points[-1]) if len(self.program.ranges) == 1 else points
         found = [self._form(of_all, prices, sizes) for sizes in ends]
@@ -227,6 +227,11 @@ class OpenSearch:
         assert failed is not None, "there are samples"
         raise failed
 
+    def _is_as_written(self, of_all: Program) -> bool:
+        """True if the program of all sizes is the one as it is written at sizes beside those it was made from."""
+        sizes = *self._checked[:_LEAST_CHECKED], self.program.greatest
+        return all(program_at(of_all, own).term is self._at(own).term for own in sizes)
+
     def _at(self, sizes: Mapping[str, int]) -> Program:
         """Returns the program of given sizes as it is written, which is kept."""
         key = tuple(sizes.values())
@@ -282,7 +287,7 @@ class OpenSearch:
 
         A remark says so if it is too large to be compared: then its forms are compared alone.
         """
-        if form.program is None:
+        if not form.pairs:
             return True
 
         def both(sizes: Mapping[str, int]) -> tuple[Program, Program]:

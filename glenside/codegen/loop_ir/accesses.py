@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from glenside.codegen.loop_ir.affine_analysis import loads_in
+from glenside.codegen.loop_ir.affine_analysis import loads_in, with_loads
 from glenside.codegen.loop_ir.ir import (
     Apply,
     Buffer,
@@ -110,6 +110,32 @@ def _reads(formula: Formula, here: _Around) -> Iterator[Access]:
         for part, holds in ((formula.then, True), (formula.otherwise, False)):
             conditions = (*here.conditions, Held(formula.guards, holds))
             yield from _reads(part, _Around(here.loops, conditions, here.sure, here.path))
+
+
+def with_accesses(statement: Statement, change: Callable[[Buffer, Index], tuple[Buffer, Index]]) -> Statement:
+    """Returns a statement with the buffer and the index of each access replaced by `change` of them."""
+
+    def load(one: Load) -> Load:
+        return Load(*change(one.buffer, one.place), one.picked)
+
+    if isinstance(statement, For | When):
+        body = tuple(with_accesses(inner, change) for inner in statement.body)
+        if isinstance(statement, For) or statement.condition is None:
+            return replace(statement, body=body)
+        return replace(statement, body=body, condition=with_loads(statement.condition, load))
+    if isinstance(statement, Let):
+        return replace(statement, formula=with_loads(statement.formula, load))
+    if isinstance(statement, Sort):
+        (items, place), (positions, _) = (
+            change(own, statement.place) for own in (statement.items, statement.positions)
+        )
+        return replace(statement, items=items, positions=positions, place=place)
+    if isinstance(statement, Store):
+        statement = replace(statement, formula=with_loads(statement.formula, load))
+    if isinstance(statement, Store | Prefetch):
+        buffer, place = change(statement.buffer, statement.place)
+        return replace(statement, buffer=buffer, place=place)
+    return statement
 
 
 def changed_locals(body: Sequence[Statement]) -> set[str]:

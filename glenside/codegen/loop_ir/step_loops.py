@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from glenside.codegen.loop_ir.accesses import accesses
-from glenside.codegen.loop_ir.affine_analysis import changed, coefficient, substituted, with_loads
+from glenside.codegen.loop_ir.accesses import accesses, with_accesses
+from glenside.codegen.loop_ir.affine_analysis import changed, coefficient, substituted
 from glenside.codegen.loop_ir.ir import (
     Buffer,
     For,
-    Formula,
     Let,
-    Load,
     Nest,
     Prefetch,
     Role,
@@ -62,36 +60,13 @@ def nests_of(loop: StepLoop) -> list[Nest]:
 
 def _placed(nest: Nest, loop: StepLoop) -> Nest:
     places = loop.places
-    body = tuple(_moved(statement, places) for statement in nest.body)
+
+    def placed(buffer: Buffer, place: Index) -> tuple[Buffer, Index]:
+        now, first = places.get(buffer, (buffer, None))
+        return now, place if first is None else place + first
+
+    body = tuple(with_accesses(statement, placed) for statement in nest.body)
     return Nest(nest.what, places[nest.buffer][0], body, nest.terms, steps=loop.counter)
-
-
-def _moved(statement: Statement, places: Mapping[Buffer, tuple[Buffer, Index]]) -> Statement:
-    """Returns a statement over other buffers, from other places on."""
-
-    def change(formula: Formula) -> Formula:
-        return with_loads(formula, load)
-
-    def load(one: Load) -> Load:
-        buffer, first = places.get(one.buffer, (one.buffer, None))
-        return one if first is None else Load(buffer, one.place + first, one.picked)
-
-    if isinstance(statement, For):
-        return replace(statement, body=tuple(_moved(inner, places) for inner in statement.body))
-    if isinstance(statement, When):
-        condition = None if statement.condition is None else change(statement.condition)
-        return replace(statement, body=tuple(_moved(inner, places) for inner in statement.body), condition=condition)
-    if isinstance(statement, Let):
-        return replace(statement, formula=change(statement.formula))
-    if isinstance(statement, Store):
-        statement = replace(statement, formula=change(statement.formula))
-    if isinstance(statement, Store | Prefetch) and statement.buffer in places:
-        buffer, first = places[statement.buffer]
-        return replace(statement, buffer=buffer, place=statement.place + first)
-    if isinstance(statement, Sort):
-        (items, _), (positions, _) = (places[b] for b in (statement.items, statement.positions))
-        return replace(statement, items=items, positions=positions)  # both are temporaries, and stay where they are
-    return statement
 
 
 def _reindexed(statement: Statement, change: Callable[[Index], Index]) -> Statement:

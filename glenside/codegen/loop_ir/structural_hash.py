@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
-from glenside.codegen.loop_ir.accesses import accesses
-from glenside.codegen.loop_ir.affine_analysis import with_loads
+from glenside.codegen.loop_ir.accesses import accesses, with_accesses
 from glenside.codegen.loop_ir.ir import (
     Buffer,
     For,
-    Formula,
-    Let,
-    Load,
     Local,
-    Prefetch,
     Role,
     Sort,
     Statement,
-    Store,
     When,
 )
-
-_Accessing = TypeVar("_Accessing", bound=Load | Store | Prefetch)
+from glenside.ir.index_map import Index
 
 
 @dataclass(frozen=True)
@@ -63,7 +56,6 @@ def alike(body: Sequence[Statement], offsets: Mapping[Buffer, int] | None = None
     memory alone, which the emitted function allocates itself. Indices are relative to `offsets`, if given.
     """
     numbers: dict[Buffer, int] = {}
-    moved = offsets or {}
 
     def key(part: Any) -> Hashable:
         if isinstance(part, tuple | list):
@@ -77,11 +69,9 @@ def alike(body: Sequence[Statement], offsets: Mapping[Buffer, int] | None = None
         if names is None:
             found: Hashable = part
             return found
-        if moved and isinstance(part, (Load, Store, Prefetch)):
-            part = _moved(part, moved)
         return (part.__class__, *[key(getattr(part, name)) for name in names])
 
-    return key(body), list(numbers)
+    return key(relative(body, offsets or {})), list(numbers)
 
 
 def first_offsets(body: Sequence[Statement]) -> dict[Buffer, int]:
@@ -116,25 +106,7 @@ def _sorted(body: Sequence[Statement]) -> Iterator[Buffer]:
 def relative(body: Sequence[Statement], offsets: Mapping[Buffer, int]) -> Sequence[Statement]:
     """Returns statements whose indices are relative to offsets of their buffers."""
 
-    def change(formula: Formula) -> Formula:
-        return with_loads(formula, lambda load: _moved(load, offsets))
+    def moved(buffer: Buffer, place: Index) -> tuple[Buffer, Index]:
+        return buffer, place - offsets[buffer] if buffer in offsets else place
 
-    def statement(one: Statement) -> Statement:
-        if isinstance(one, For):
-            return replace(one, body=tuple(map(statement, one.body)))
-        if isinstance(one, When):
-            condition = None if one.condition is None else change(one.condition)
-            return replace(one, body=tuple(map(statement, one.body)), condition=condition)
-        if isinstance(one, Store):
-            return replace(_moved(one, offsets), formula=change(one.formula))
-        if isinstance(one, Let):
-            return replace(one, formula=change(one.formula))
-        return _moved(one, offsets) if isinstance(one, Prefetch) else one
-
-    return tuple(map(statement, body)) if offsets else body
-
-
-def _moved(part: _Accessing, offsets: Mapping[Buffer, int]) -> _Accessing:
-    """Returns an access whose index is relative to the offset of its buffer."""
-    offset = offsets.get(part.buffer, 0)
-    return replace(part, place=part.place - offset) if offset else part
+    return tuple(with_accesses(one, moved) for one in body) if offsets else body

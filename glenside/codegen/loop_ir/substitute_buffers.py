@@ -4,25 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from itertools import chain, count
 
-from glenside.codegen.loop_ir.accesses import used_buffers
-from glenside.codegen.loop_ir.affine_analysis import with_loads
+from glenside.codegen.loop_ir.accesses import used_buffers, with_accesses
 from glenside.codegen.loop_ir.compute_block import ScheduledBlock
 from glenside.codegen.loop_ir.ir import (
     Buffer,
-    For,
-    Let,
-    Load,
     Nest,
     Packing,
-    Prefetch,
     Role,
-    Sort,
     Statement,
-    Store,
-    When,
 )
 from glenside.codegen.loop_ir.module import Module
 from glenside.codegen.processor.model import Machine
@@ -90,22 +81,4 @@ def with_buffers(nest: Nest, now: Mapping[Buffer, Buffer]) -> Nest:
 
 def renamed(statement: Statement, now: Mapping[Buffer, Buffer]) -> Statement:
     """Returns a statement with buffers substituted."""
-
-    def of(buffer: Buffer) -> Buffer:
-        return now.get(buffer, buffer)
-
-    change = partial(with_loads, change=lambda load: Load(of(load.buffer), load.place, load.picked))
-    if isinstance(statement, For):
-        return replace(statement, body=tuple(renamed(inner, now) for inner in statement.body))
-    if isinstance(statement, When):
-        condition = None if statement.condition is None else change(statement.condition)
-        return replace(statement, body=tuple(renamed(inner, now) for inner in statement.body), condition=condition)
-    if isinstance(statement, Store):
-        return replace(statement, buffer=of(statement.buffer), formula=change(statement.formula))
-    if isinstance(statement, Let):
-        return replace(statement, formula=change(statement.formula))
-    if isinstance(statement, Sort):
-        return replace(statement, items=of(statement.items), positions=of(statement.positions))
-    if isinstance(statement, Prefetch):
-        return replace(statement, buffer=of(statement.buffer))
-    return statement
+    return with_accesses(statement, lambda buffer, place: (now.get(buffer, buffer), place))
