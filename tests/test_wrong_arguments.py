@@ -36,6 +36,28 @@ TAKE_PROGRAMS: list[tuple[Callable[[], Any], str]] = [
         *((call, f"only a program, such as gl.load returns, can be {use}, got str") for call, use in TAKE_PROGRAMS),
         (lambda: gl.evaluate(SMALL, {}), "evaluate takes a list of terms, such as [program.term], got Program"),
         (lambda: gl.parse(None), "parse takes a text, got NoneType"),
+        (lambda: gl.gradient(SMALL, [3]), "a gradient requires names of tensors, got [3]"),
+        (
+            lambda: gl.training_step(SMALL, "squared-error", "sgd"),
+            "training requires an optimizer such as gl.Adam('0.001'), got 'sgd'",
+        ),
+        (
+            lambda: gl.compile(SMALL, "none", without="fuse-padding"),
+            "without= is a list of passes, such as ['fuse-padding']",
+        ),
+        (lambda: gl.SystolicArray(1.5, 4), "systolic-array requires sizes from 1 to 4096, got 1.5x4"),
+        (lambda: gl.SystolicArray("a", 4), "systolic-array requires sizes from 1 to 4096, got ax4"),
+        (lambda: gl.CPU(True), "a memory budget is at least 1 byte, a whole number or 8MB, got True"),
+        (
+            lambda: gl.open_program(SMALL, n=(1, 5)),
+            "open sizes require a function that builds the program of given sizes, got "
+            "<program program: 1 input, 0 constants, 0 layers -> ()(2) float32>",
+        ),
+        (
+            lambda: gl.open_program(lambda n: n, n=(1, 5)).at({"n": 2}),
+            "the function of open sizes must return a program, got int",
+        ),
+        (lambda: gl.load("x.onnx", dims="batch=1"), "dims= is a dict by name, got 'batch=1'"),
         (lambda: gl.load(3), "the path of a file must be a text or a Path, got 3"),
     ],
 )

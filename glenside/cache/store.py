@@ -21,6 +21,7 @@ from pathlib import Path
 
 from glenside import __version__
 from glenside.ir.errors import BadInput
+from glenside.ir.replacing import PathLike
 
 FORMAT = 1
 LIMIT = 512 << 20
@@ -87,8 +88,8 @@ class Cache:
     miss.
     """
 
-    def __init__(self, path: Path | None = None, note: Note = _print_note, limit: int = LIMIT) -> None:
-        self.path, self.limit = path or default_path(), limit
+    def __init__(self, path: PathLike | None = None, note: Note = _print_note, limit: int = LIMIT) -> None:
+        self.path, self.limit = Path(path) if path is not None else default_path(), limit
         self._note, self._noted = note, False
         self._connection: sqlite3.Connection | None = None
         try:

@@ -84,6 +84,8 @@ def after_each(module: Module, machine: Machine, without: Collection[str] = ()) 
 
 def require_optional(names: Collection[str]) -> None:
     """Raises BadInput for a name that is none of an optional pass."""
+    if isinstance(names, str):
+        raise BadInput(f"without= is a list of passes, such as [{names!r}]")
     for name in names:
         if name not in OPTIONAL:
             what = f"the pass {name} is required" if name in NAMES else f"there is no pass {name!r}"

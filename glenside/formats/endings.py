@@ -23,6 +23,13 @@ ENDINGS = (".glenside", ".onnx", ".pt2", ".mlir", ".gguf", ".safetensors", ".jso
 """The endings that only files of programs have."""
 
 
+def _require_names(**options: object) -> None:
+    """Raises BadInput for an option by name that is no dict."""
+    for option, given in options.items():
+        if given is not None and not isinstance(given, Mapping):
+            raise BadInput(f"{option}= is a dict by name, got {given!r}")
+
+
 def ending(path: PathLike) -> str:
     """Returns the ending of a path in lower case, with its dot. Raises BadInput."""
     try:
@@ -95,6 +102,7 @@ def load(
     Several outputs of an ONNX file become a tuple. Raises GlensideError.
     """
     kind = ending(path)
+    _require_names(dims=dims, shapes=shapes, values=values, dtypes=dtypes)
     load_decoder = _decoder_loader(path, cache, ring=ring)
     if dims and any(map(is_range, dims.values())) and kind == ".onnx":
         own = {"shapes": shapes, "allow_opaque": allow_opaque, "values": values, "outputs": outputs}

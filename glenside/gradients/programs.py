@@ -36,7 +36,9 @@ class _Request:
 
     @staticmethod
     def of(program: Program, wrt: Names, of: Names | None) -> _Request:
-        names = [wrt] if isinstance(wrt, str) else list(wrt)
+        names = [wrt] if isinstance(wrt, str) else list(wrt or ())
+        if not all(isinstance(name, str) for name in names):
+            raise BadInput(f"a gradient requires names of tensors, got {names}")
         if not names:
             raise BadInput("a gradient requires the name of at least one tensor, got none")
         program = without_loops(program)

@@ -77,6 +77,8 @@ def training_step(
     if isinstance(as_program(program, "trained").term.type, TupleType):
         raise BadInput(f"training requires a network of one result, got {program.term.type}")
     record = loss if isinstance(loss, Loss) else loss_named(loss)
+    if isinstance(optimizer, str | type):
+        raise BadInput(f"training requires an optimizer such as gl.Adam('0.001'), got {optimizer!r}")
     own = program.inputs.values()
     known, moved = program, _NONE
     if batch_momentum is not None:

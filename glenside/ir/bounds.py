@@ -25,10 +25,14 @@ TEXT_BYTES = 1 << 30
 _DIGITS = re.compile(r"-?[0-9]{1,20}")
 
 
+def is_whole(given: object) -> bool:
+    """True for an integer, also one of numpy; bool is none."""
+    return hasattr(given, "__index__") and not isinstance(given, bool)
+
+
 def whole(what: str, given: str | int, least: int = 0, most: int = LARGEST) -> int:
     """Returns an integer within its bounds, given as a number or as digits; bool is refused. Raises BadInput."""
-    is_number = hasattr(given, "__index__") and not isinstance(given, bool)
-    if is_number or (isinstance(given, str) and _DIGITS.fullmatch(given)):
+    if is_whole(given) or (isinstance(given, str) and _DIGITS.fullmatch(given)):
         value = int(given)
         if least <= value <= most:
             return value

@@ -115,4 +115,13 @@ def open_program(make: Callable[..., Program], name: str = "program", **ranges: 
     `gl.open_program(lambda seq: build(seq), seq=(1, 512))`; a range is (least, greatest) or (least, greatest, step).
     Raises BadInput.
     """
-    return OpenProgram(lambda sizes: make(**sizes), ranges, name)
+    if not callable(make):
+        raise BadInput(f"open sizes require a function that builds the program of given sizes, got {make!r}")
+
+    def made(sizes: Mapping[str, int]) -> Program:
+        program = make(**sizes)
+        if not isinstance(program, Program):
+            raise BadInput(f"the function of open sizes must return a program, got {type(program).__name__}")
+        return program
+
+    return OpenProgram(made, ranges, name)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from glenside.ir.bounds import MOST_COUNT, whole
+from glenside.ir.bounds import MOST_COUNT, is_whole, whole
 from glenside.ir.errors import BadInput
 from glenside.ir.types import AccessType, Dims, ceil_div, if_fits, largest
 from glenside.targets.base import Instruction, InstructionCost
@@ -53,7 +53,8 @@ class Array:
     vector_rate: int | None = None
 
     def __post_init__(self) -> None:
-        if not (1 <= self.rows <= LARGEST and 1 <= self.columns <= LARGEST):
+        sizes = (self.rows, self.columns)
+        if not all(is_whole(size) and 1 <= size <= LARGEST for size in sizes):
             raise BadInput(f"systolic-array requires sizes from 1 to {LARGEST}, got {self.rows}x{self.columns}")
         if self.dataflow not in DATAFLOWS:
             raise BadInput(f"a dataflow is one of {', '.join(DATAFLOWS)}, got {self.dataflow!r}")

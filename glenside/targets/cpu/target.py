@@ -25,7 +25,7 @@ from glenside.codegen.processor.model import Machine, read_machine
 from glenside.egraph.rule import Parameters
 from glenside.egraph.snapshot import Snapshot
 from glenside.extract.pareto import Entry, Step, Storing
-from glenside.ir.bounds import number
+from glenside.ir.bounds import is_whole, number
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array, Operand, Value
 from glenside.ir.operator import OPERATORS
@@ -127,8 +127,8 @@ class CPU(Target, Compiles, TracksMemory, PricesAlgebra):
     ) -> None:
         memory = None if memory == UNLIMITED else memory
         self.memory = byte_count(memory, "a memory budget") if isinstance(memory, str) else memory
-        if self.memory is not None and self.memory <= 0:
-            raise BadInput(f"a memory budget is at least 1 byte, got {self.memory}")
+        if self.memory is not None and (not is_whole(self.memory) or self.memory <= 0):
+            raise BadInput(f"a memory budget is at least 1 byte, a whole number or 8MB, got {self.memory!r}")
         number("the balance of a processor", balance)
         if not all(isinstance(m, int) and 2 <= m <= 16 for m in outputs):
             raise BadInput(f"the outputs of F(m, r) are from 2 to 16, got {', '.join(map(str, outputs))}")
