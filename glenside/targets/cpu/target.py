@@ -128,7 +128,7 @@ class CPU(Target, Compiles, TracksMemory, PricesAlgebra):
         memory = None if memory == UNLIMITED else memory
         self.memory = byte_count(memory, "a memory budget") if isinstance(memory, str) else memory
         if self.memory is not None and (not is_whole(self.memory) or self.memory <= 0):
-            raise BadInput(f"a memory budget is at least 1 byte, a whole number or 8MB, got {self.memory!r}")
+            raise BadInput(f"a memory budget is at least 1 byte, got {self.memory!r}")
         number("the balance of a processor", balance)
         if not all(isinstance(m, int) and 2 <= m <= 16 for m in outputs):
             raise BadInput(f"the outputs of F(m, r) are from 2 to 16, got {', '.join(map(str, outputs))}")
