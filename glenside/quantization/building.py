@@ -105,7 +105,8 @@ class Network:
                 return replace(same, dtype=dtype)
             value = _rescaled(value, self.kind("rescale"))
         elif kinds == {Real}:
-            return self._of_input(value, dtype, zero, own)
+            made = self._of_input(value, dtype, zero, own)
+            return made if (low, high) == _INT8 else self._clipped(made, value)
         elif kinds != {Product}:
             raise BadInput("sums of sums cannot be requantized")
         scales, shifts = pulled_back(value.moved, [value.scale, value.shift], "scales")
@@ -136,6 +137,12 @@ class Network:
             made = self.input(leaf.tensor, float(np.float32(1 / value.scale)), zero)
             leaves[stand_in] = replace(made, zero=zero if value.moved.filled else 0)
         return _stored(value.moved, leaves, dtype, zero, own)
+
+    def _clipped(self, made: Affine, value: Affine) -> Affine:
+        """Returns the bytes of an input, which the host does not clip, clipped to the ends of the rounded value."""
+        assert value.offset is not None, "it is rounded"
+        rounded = Affine(made.moved, "float32", made.widened().shift - value.offset)
+        return self.quantized(replace(rounded, low=value.low, high=value.high, offset=value.offset), made.dtype)
 
     def solid(self, value: Affine) -> Affine:
         """Replaces filled zeros among bytes by bytes for 0, in a layer that copies them; other values are unchanged."""

@@ -196,3 +196,17 @@ def test_a_softmax_of_bytes_alone() -> None:
     )
     assert of_bytes(program)
     assert [layer.normalised is not None for layer in integer_network(program).layers] == [True]
+
+
+@pytest.mark.parametrize("ends", [None, (-1.5, 0.6), (0.3, 1.2)], ids=str)
+@pytest.mark.parametrize(("dtype", "zero"), [("uint8", 77), ("int8", -9), ("int8", 0)])
+def test_inputs_that_are_clipped_before_they_are_quantized(
+    dtype: str, zero: int, ends: tuple[float, float] | None
+) -> None:
+    """By a Relu for None; the host quantizes inputs without clipping them, so a layer clips."""
+    g = Graph()
+    y = g.node("Clip", "x", *(g.constant(end, "float32") for end in ends)) if ends else g.node("Relu", "x")
+    y = g.quantized(y, 0.03, zero, dtype)
+    z = g.node("Conv", y, g.weights((6, 3, 3, 3)), pads=[1] * 4 if ends is None or ends[0] < 0 else [0] * 4)
+    network = near(g.program({"x": ((2, 3, 5, 6), "float32")}, g.quantized(z, 0.02, zero, dtype)))
+    assert len(network.layers) == 2

@@ -10,7 +10,7 @@ from onnx_integer_networks import by_layers, computed
 
 import glenside as gl
 from glenside.builder.layout import split_at
-from glenside.builder.pointwise import mean_from
+from glenside.builder.pointwise import compute, mean_from
 from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program
@@ -189,6 +189,14 @@ def _near(program: Program, least: float, samples: int = 60, seed: int = 9) -> I
     if not any(layer.normalised for layer in network.layers):
         by_layers(network, {name: draw.standard_normal(tensor.dims).astype(np.float32)})
     return network
+
+
+@pytest.mark.parametrize("ends", ["0 1", "-1/2 2/3", "1/4 1"])
+def test_a_product_of_two_inputs_one_of_which_is_clipped(ends: str) -> None:
+    """Bytes of both have the zero point 0, so the ends of the clip are no ends of bytes."""
+    b = gl.Builder("clipped")
+    program = b.finish(b.matmul(b.input("x", (5, 9)), compute(f"(clip {ends})", b.input("y", (9, 4)))))
+    assert decibels(program, quantized(program), program.term, range(3)) > 26
 
 
 @pytest.mark.parametrize("clipped", [False, True])
