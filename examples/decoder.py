@@ -148,7 +148,7 @@ def _any_length(given: argparse.Namespace) -> gl.OpenProgram:
 
 def _shape(given: argparse.Namespace) -> Decoder:
     """Returns the numbers of a decoder, from `--shape`."""
-    known = {field.name for field in fields(Decoder)} - {"name", "slower", "cache"}
+    known = {field.name for field in fields(Decoder) if field.type in ("int", "float", "bool")}
     sizes: dict[str, Any] = dict(SHAPE)
     for name, _, value in (part.partition("=") for part in given.shape.split(",") if part):
         if name not in known or not value.isdigit():
@@ -194,3 +194,5 @@ if __name__ == "__main__":
     except GlensideError as error:
         print(error, file=sys.stderr)
         sys.exit(error.status)
+    except MemoryError as error:
+        sys.exit(f"memory does not suffice: {error}")

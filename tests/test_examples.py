@@ -72,6 +72,9 @@ def test_every_program_of_the_tutorials_egraph_is_equal(seed: int) -> None:
         (["--prompt", "a word"], "the prompt is numbers of tokens"),
         (["--shape", "heads=0"], "heads of the decoder decoder is a whole number from 1"),
         (["--shape", "heads=x"], "--shape is NAME=NUMBER"),
+        (["--shape", "activation=3"], "got activation=3"),
+        (["--shape", "global_layers=1"], "got global_layers=1"),
+        (["--shape", "hidden=99999999999"], "memory does not suffice"),
         ([str(DECODER.parent)], "is a folder without config.json"),
     ],
 )
