@@ -74,7 +74,7 @@ def test_every_program_of_the_tutorials_egraph_is_equal(seed: int) -> None:
         (["--shape", "heads=x"], "--shape is NAME=NUMBER"),
         (["--shape", "activation=3"], "got activation=3"),
         (["--shape", "global_layers=1"], "got global_layers=1"),
-        (["--shape", "hidden=99999999999"], "memory does not suffice"),
+        (["--shape", "hidden=99999999999,head=64"], "memory does not suffice"),
         ([str(DECODER.parent)], "is a folder without config.json"),
     ],
 )
