@@ -63,3 +63,10 @@ def test_weights_of_a_dense_layer_come_once_and_are_counted(k: int, n: int) -> N
     weights = -(-k * n // machine.bandwidth)
     (said,) = gl.optimize(program, gl.NPU(machine), verify=False).report.remarks
     assert said.startswith(f"{k * n:,} bytes of weights of a layer take at least {weights:,} cycles to come from DRAM")
+
+
+def test_constant_products_have_no_weights_to_load() -> None:
+    b = Builder("low rank")
+    weights = b.matmul(b.constant("u", (8, 1)), b.constant("v", (1, 64)))
+    program = b.finish(b.matmul(b.input("x", (4, 8)), weights)).seeded_constants(0)
+    assert not gl.optimize(program, gl.NPU(4), verify=False, exact_order=True).report.remarks

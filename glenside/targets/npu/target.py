@@ -156,7 +156,8 @@ class NPU(MatrixArray, EmitsInstructions):
             plan = Plan.of(*cone.mapping)
             holding = Holding.of(self.array, self._operands(product), product_sizes(product), plan)
         details = {**known.details, "machine": holding.as_dict()}
-        measures, remarks = self._measures(known.measures, holding), (*known.remarks, *self._arrival(product, known))
+        measures = self._measures(known.measures, holding)
+        remarks = known.remarks if cone.constant else (*known.remarks, *self._arrival(product, known))
         return replace(known, measures=measures, details=details, remarks=remarks)
 
     def _arrival(self, product: Term, known: Variant) -> Iterator[str]:
