@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,13 @@ TAKE_PROGRAMS: list[tuple[Callable[[], Any], str]] = [
     (lambda: gl.export_jax(PATH), "exported"),
     (lambda: gl.export_onnx(PATH), "exported"),
 ]
+
+
+@pytest.mark.parametrize(("name", "hint"), [("net.pt", "gl.from_torch"), ("net.pth", ".pt2"), ("net.h5", "net.h5")])
+def test_files_of_others_name_what_is_read(tmp_path: Path, name: str, hint: str) -> None:
+    (tmp_path / name).write_bytes(b"PK\x03\x04\0\xff")
+    with pytest.raises(BadInput, match=rf"a program is read from a .glenside, .*{hint}"):
+        gl.load(tmp_path / name)
 
 
 @pytest.mark.parametrize(

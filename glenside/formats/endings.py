@@ -8,6 +8,7 @@ transformers are only read.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from glenside.ir.replacing import PathLike
 
 ENDINGS = (".glenside", ".onnx", ".pt2", ".mlir", ".gguf", ".safetensors", ".json")
 """The endings that only files of programs have."""
+_PICKLED = (".pt", ".pth", ".bin", ".ckpt", ".pkl")
 
 
 def _require_names(**options: object) -> None:
@@ -133,8 +135,22 @@ def load(
             raise BadInput(f"shapes are for .glenside and .onnx files; {path} has its own")
         program = load_json(path, weights)
     else:
+        _require_text(path, kind)
         program = files.load(path, shapes, weights, dtypes)
     return program.with_values(values or {})
+
+
+def _require_text(path: PathLike, kind: str) -> None:
+    """Raises BadInput for a file of bytes that has no ending of a program."""
+    if kind in ENDINGS or not Path(path).is_file():
+        return
+    with suppress(OSError), Path(path).open("rb") as file:
+        if b"\0" in file.read(1 << 12):
+            torch = (
+                "; gl.from_torch(module, example_inputs) takes a module of PyTorch, and torch.export.save writes .pt2"
+            )
+            more = torch if kind in _PICKLED else ""
+            raise BadInput(f"a program is read from a {', '.join(ENDINGS)} file, got {path}{more}")
 
 
 def _decoder_loader(path: PathLike, cache: str, *, ring: bool) -> Callable[..., Program | OpenProgram] | None:
