@@ -90,7 +90,7 @@ class Declared:
     source: Annotated[
         str,
         typer.Argument(
-            help="A built-in model (see `glenside models`), or a .glenside, .onnx or .json file.",
+            help="A built-in model (see `glenside models`), or a .glenside, .onnx, .pt2, .mlir, .gguf or .json file.",
             autocompletion=completion.sources,
         ),
     ]

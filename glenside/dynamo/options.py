@@ -26,10 +26,15 @@ class Options:
 
 
 def options_of(given: Mapping[str, Any] | None) -> Options:
-    """Returns the options. Raises BadInput for an unknown one."""
+    """Returns the options. Raises BadInput for an unknown one, or an unknown target."""
+    from glenside.targets.chosen import as_target
+
     known = [field.name for field in fields(Options)]
     for name in given or {}:
         if name not in known:
             hint = suggestion(name, known) or f"; they are {', '.join(known)}"
             raise BadInput(f"torch.compile with the back end glenside has no option {name}{hint}")
-    return Options(**(given or {}))
+    own = Options(**(given or {}))
+    if own.target != "none":
+        as_target(own.target)
+    return own

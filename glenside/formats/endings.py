@@ -22,7 +22,7 @@ from glenside.ir.replacing import PathLike
 
 ENDINGS = (".glenside", ".onnx", ".pt2", ".mlir", ".gguf", ".safetensors", ".json")
 """The endings that only files of programs have."""
-_PICKLED = (".pt", ".pth", ".bin", ".ckpt", ".pkl")
+_PICKLED = (".pt", ".pth", ".ckpt", ".pkl")
 
 
 def _require_names(**options: object) -> None:

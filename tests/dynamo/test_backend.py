@@ -29,6 +29,8 @@ def test_unknown_options_are_refused() -> None:
     assert options_of(None).target == "cpu"
     with pytest.raises(BadInput, match="has no option freez; did you mean freeze"):
         options_of({"freez": True})
+    with pytest.raises(BadInput, match="there is no target 'gpu'"):
+        options_of({"target": "gpu"})
 
 
 def test_inference_at_several_sizes(torch: Any) -> None:
