@@ -136,7 +136,7 @@ def lowered_variants(
     if target is None or of is None:
         return [lowered_open(program, of, infers_sizes)], lambda _: 0
     began, prepare = perf_counter(), prepared_for_processors()
-    search = OpenSearch(program.mapped(prepare), target)
+    search = OpenSearch(program, target, prepare)
     choice = search.choice()
     seconds, found = perf_counter() - began, list[OpenLowered]()
     for form in choice.forms:
@@ -160,7 +160,7 @@ def lowered_open(program: OpenProgram, of: Machine | None, infers_sizes: bool = 
 
 def _formed(form: OpenForm, prepare: Callable[[Program], Program], own: Program, sizes: Mapping[str, int]) -> Program:
     """Returns a form of the program of given sizes, after the passes of processors."""
-    return form.of(own if form.program else prepare(own), sizes)  # a form found for all sizes is after the passes
+    return form.of(own, sizes) if form.is_for(own, sizes) else prepare(own)
 
 
 def prepared_for_processors() -> Callable[[Program], Program]:

@@ -70,12 +70,14 @@ class OpenForm:
     """A form of a program with open sizes.
 
     program  the form, with open integers; None for the program as it is written, which is then built at each size
+    written  the program as it is written, before the passes of processors, with open integers
     found    the sizes at which it was found
     pairs    what it computes otherwise: as it is written, and in this form
     taken    the candidates that were taken, in words
     """
 
     program: Program | None = None
+    written: Program | None = None
     found: Mapping[str, int] = field(default_factory=dict)
     pairs: tuple[tuple[Program, Program], ...] = ()
     taken: tuple[str, ...] = ()
@@ -92,6 +94,15 @@ class OpenForm:
             return written
         own = program_at(self.program, sizes)
         return replace(written, term=own.term, layers=own.layers, labels={}, names={}, origins={}, nodes={})
+
+    def is_for(self, own: Program, sizes: Mapping[str, int]) -> bool:
+        """True if this is a form of a program of given sizes, before the passes of processors: it is that of all sizes.
+
+        A program may be another one at some sizes, such as 1.
+        """
+        if self.program is None or self.written is None:
+            return False
+        return program_at(self.written, sizes).term is own.term
 
     def __str__(self) -> str:
         """Says at which sizes it was found, and what it changes."""
@@ -127,27 +138,31 @@ def _nearest(points: Sequence[int], size: int) -> int:
 class OpenSearch:
     """The search for forms of one program.
 
+    prepare  the passes of processors
     remarks  why there are no other forms
     """
 
     program: OpenProgram
     target: PricesAlgebra
+    prepare: Callable[[Program], Program] = lambda own: own
     remarks: list[str] = field(default_factory=list)
     _known: dict[tuple[str, tuple[int, ...]], float | None] = field(default_factory=dict)
     _equal: dict[tuple[str, str], bool] = field(default_factory=dict)
     _written: dict[tuple[int, ...], Program] = field(default_factory=dict)
+    _prepared: dict[tuple[int, ...], Program] = field(default_factory=dict)
 
     def choice(self) -> Choice:
         """Returns the forms that pay at some sizes, or the program as it is written alone."""
         prices = self.target.product_prices()
         try:
             of_all = None if prices is None else self._of_all_sizes()
+            written = self._written_of_all_sizes if of_all else None
         except (NotUniform, GlensideError) as error:
             self.remarks.append(f"not searched: {error}")
             return Choice([OpenForm()])
         if prices is None or of_all is None:
             return Choice([OpenForm()])
-        forms = {of_all.term: OpenForm(of_all if self._is_as_written(of_all) else None)}
+        forms = {of_all.term: OpenForm(of_all if self._is_of_all_sizes(of_all) else None, written)}
         points = list(_points(self.program, _MOST_SEARCHED))
         ends = (points[0], points[-1]) if len(self.program.ranges) == 1 else points
         found = [self._form(of_all, prices, sizes) for sizes in ends]
@@ -177,7 +192,7 @@ class OpenSearch:
             return choice
         labels = Counter(own[0].label for own in variants.better.values())
         taken = tuple(f"{label} in {count} of {len(found.layers)} layers" for label, count in labels.items())
-        other = OpenForm(found, sizes, ((before, found),), (*form.taken, *taken))
+        other = replace(form, program=found, found=sizes, pairs=((before, found),), taken=(*form.taken, *taken))
         return self._faster(form, other, before) if self._has_equal_layers(other) else choice
 
     def _faster(self, form: OpenForm, other: OpenForm, before: Program) -> Choice:
@@ -227,17 +242,29 @@ class OpenSearch:
         assert failed is not None, "there are samples"
         raise failed
 
-    def _is_as_written(self, of_all: Program) -> bool:
-        """True if the program of all sizes is the one as it is written at sizes beside those it was made from."""
+    @cached_property
+    def _written_of_all_sizes(self) -> Program | None:
+        """The program before the passes, with open integers as sizes. Raises NotUniform."""
+        return self._of_all_sizes(lambda _, sizes: self._written_at(sizes))
+
+    def _is_of_all_sizes(self, of_all: Program) -> bool:
+        """True if a program of all sizes is that of sizes beside those it was made from."""
         sizes = *self._checked[:_LEAST_CHECKED], self.program.greatest
         return all(program_at(of_all, own).term is self._at(own).term for own in sizes)
 
-    def _at(self, sizes: Mapping[str, int]) -> Program:
-        """Returns the program of given sizes as it is written, which is kept."""
+    def _written_at(self, sizes: Mapping[str, int]) -> Program:
+        """Returns the program of given sizes before the passes, which is kept."""
         key = tuple(sizes.values())
         if key not in self._written:
             self._written[key] = self.program.at(sizes)
         return self._written[key]
+
+    def _at(self, sizes: Mapping[str, int]) -> Program:
+        """Returns the program of given sizes after the passes, which is kept."""
+        key = tuple(sizes.values())
+        if key not in self._prepared:
+            self._prepared[key] = self.prepare(self._written_at(sizes))
+        return self._prepared[key]
 
     def _form(self, of_all: Program, prices: ProductPrices, sizes: Mapping[str, int]) -> OpenForm:
         """Returns the cheapest form at given sizes."""
@@ -252,7 +279,7 @@ class OpenSearch:
         simpler, of_elements = with_simpler_elements(of_all, own)
         found = cheapest_algebra(simpler, own, lambda one: self._predicted(one, sizes), admits)
         taken = tuple(str(one) for one in (*of_elements, *found.candidates) if one.taken)
-        return OpenForm(found.program, sizes, tuple(pairs), taken)
+        return OpenForm(found.program, self._written_of_all_sizes, sizes, tuple(pairs), taken)
 
     def _predicted(self, program: Program, sizes: Mapping[str, int]) -> float | None:
         key = str(program), tuple(sizes.values())

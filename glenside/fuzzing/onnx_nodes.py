@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -131,8 +131,27 @@ def _windowed(d: Draft, size: Sequence[int], pool: bool = False) -> dict[str, An
     elif way < 0.7 and not dilates:
         found["auto_pad"] = pick.choice(("SAME_UPPER", "SAME_LOWER", "VALID"))
     if pool and d.model.opset >= 10 and pick.random() < 0.4 and "auto_pad" not in found:
-        found["ceil_mode"] = 1
+        found["ceil_mode"] = int(not _starts_outside(found, size))
     return found
+
+
+def _starts_outside(windows: Mapping[str, Any], size: Sequence[int]) -> bool:
+    """True if rounding up adds a window that starts outside; onnx counts it in shapes, runtimes do not."""
+    ones, zeros = [1] * len(size), [0] * len(size)
+    pads = windows.get("pads", zeros * 2)
+    each = zip(
+        size,
+        windows["kernel_shape"],
+        windows.get("strides", ones),
+        windows.get("dilations", ones),
+        pads[: len(size)],
+        pads[len(size) :],
+        strict=True,
+    )
+    return any(
+        -(-(n + begin + end - 1 - (k - 1) * dilation) // stride) * stride >= n + begin
+        for n, k, stride, dilation, begin, end in each
+    )
 
 
 def convolution(d: Draft, x: Value) -> list[str]:

@@ -18,7 +18,9 @@ from glenside.algebra.search import Algebra
 from glenside.builder import layout, pointwise
 from glenside.check.exact import CheckReport
 from glenside.check.open_search import Choice, OpenSearch
+from glenside.codegen.open_sizes import lowered
 from glenside.codegen.open_sizes.function import OpenFunction
+from glenside.codegen.open_sizes.samples import verified_sizes
 from glenside.codegen.open_sizes.variants import OpenVariants
 from glenside.codegen.processor.model import MACHINES
 from glenside.ir.open_program import OpenProgram
@@ -193,3 +195,20 @@ def test_an_interrupt_of_a_check_ends_the_search(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(searching, "check", interrupted)
     with pytest.raises(KeyboardInterrupt):
         OpenSearch(gl.open_program(_attention, n=(1, 1024)), TARGET).choice()
+
+
+@pytest.mark.parametrize("make", [_attention, _update, _mean])
+def test_a_program_that_is_another_one_at_some_sizes_is_refused(
+    make: Callable[[int], Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The programs that loops are made of are of other sizes; those that are verified are not."""
+    monkeypatch.setattr(lowered, "_LEAST_VERIFIED", 6)
+
+    def other(n: int) -> Program:
+        program = make(n)
+        return replace(program, term=pointwise.compute("relu", program.term)) if n == 977 else program
+
+    program = gl.open_program(other, n=(1, 1024))
+    assert {"n": 977} in [*verified_sizes(program, 6)]
+    with pytest.raises(gl.GlensideError, match="is not that of the others: at n = "):
+        gl.compile(program, TARGET)
