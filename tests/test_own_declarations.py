@@ -115,6 +115,9 @@ def test_the_same_operator_and_rule_may_be_declared_again() -> None:
         ({"evaluate": lambda _, a: a}, "evaluate fails on its example: TypeError"),
         ({"evaluate": lambda _, a, axis: a[:1]}, r"evaluate returns \(1 .*\) float32 where the type rule says"),
         ({"evaluate": lambda _, a, axis: a * 2}, "index_map and evaluate disagree"),
+        ({"index_map": lambda a, axis: 3}, "index_map fails on its example: AttributeError"),
+        ({"examples": "(my-flip (access-tensor x) 1)"}, "an example is made by gl.Example"),
+        ({"result": lambda a, axis: None}, "the type rule returns None instead of a type"),
     ],
 )
 def test_a_mistake_in_an_operator_is_one_sentence_with_its_line(changed: dict[str, Any], message: str) -> None:
@@ -122,6 +125,22 @@ def test_a_mistake_in_an_operator_is_one_sentence_with_its_line(changed: dict[st
         reversal(**changed)
     assert "my-flip" not in OPERATORS
     reversal()  # the mended declaration is accepted
+
+
+@pytest.mark.parametrize(
+    ("scalar", "message"),
+    [
+        (lambda x: x if x > 0 else 0, "x > 0 is true or false for each element: choose by select, maximum or minimum"),
+        (lambda x: max(1 - x * x, 0), "is true or false for each element"),
+        (lambda x: 3, "scalar returns 3 instead of an expression of elements"),
+        (lambda x: x.real, "scalar fails: AttributeError"),
+    ],
+)
+def test_a_mistake_in_a_function_of_elements_is_one_sentence(scalar: Callable[..., Any], message: str) -> None:
+    example = gl.Example("(compute mine (access-tensor x))", {"x": "m n"})
+    with pytest.raises(gl.GlensideError, match=message):
+        gl.operator("mine", "pointwise", scalar=scalar, doc="Mine.", examples=example)
+    assert "mine" not in COMPUTES
 
 
 def test_a_wrong_rule_is_told_from_a_right_one() -> None:

@@ -134,6 +134,12 @@ class Applied(Scalar):
     primitive: Primitive
     arguments: tuple[Scalar, ...]
 
+    def __bool__(self) -> bool:
+        """Returns True. Raises TypeError for a comparison, whose value is not known before there are elements."""
+        if self.primitive.gives != "bool":
+            return True
+        raise TypeError(f"{self} is true or false for each element: choose by select, maximum or minimum of primitives")
+
     def __str__(self) -> str:
         symbol, written = self.primitive.symbol, [str(argument) for argument in self.arguments]
         if not symbol:

@@ -20,7 +20,7 @@ from glenside.ir.program import Program
 from glenside.ir.scalar import Element, Scalar
 from glenside.ir.term import Term, postorder, weave
 from glenside.ir.text import parse, print_term
-from glenside.ir.types import AccessType
+from glenside.ir.types import AccessType, TupleType
 from glenside.semantics.interpreter import evaluate as values_of
 
 Choice = TypeVar("Choice", bound=Enum)
@@ -74,7 +74,7 @@ def operator(
     meaning agree, and so do index map and meaning. Raises BadInput with the line of the declaration.
     """
     place = line_of_caller(1)
-    examples = (examples,) if isinstance(examples, Example) else tuple(examples)
+    examples = (examples,) if isinstance(examples, Example | str) else tuple(examples)
     try:
         of_elements = isinstance(kind, Category) or kind in {one.value for one in Category}
         given = {"name": name, "doc": doc, "examples": examples, "check": check, "evaluate": evaluate, **more}
@@ -117,8 +117,10 @@ def _expression(scalar: Scalar | Callable[..., Scalar] | None, more: Mapping[str
     """Returns the expression of a function of elements; a function of parameters stays a function."""
     if scalar is None or isinstance(scalar, Scalar) or more.get("parameters"):
         return scalar
-    count = scalar.__code__.co_argcount
-    return scalar(*map(Element, range(count)))
+    found = _tried("scalar fails", lambda: scalar(*map(Element, range(scalar.__code__.co_argcount))))
+    if not isinstance(found, Scalar):
+        raise BadInput(f"scalar returns {found!r} instead of an expression of elements")
+    return found
 
 
 def _declared(kind: type[Record], table: dict[str, Record], given: Mapping[str, Any]) -> Record:
@@ -131,6 +133,8 @@ def _declared(kind: type[Record], table: dict[str, Record], given: Mapping[str, 
         raise BadInput("a name is letters, digits and hyphens, such as access-roll")
     if name in table and table[name] not in _OWN:
         raise BadInput("Glenside has an operator of this name")
+    if wrong := next((one for one in given["examples"] if not isinstance(one, Example)), None):
+        raise BadInput(f"an example is made by gl.Example(text, {{tensor: sizes}}), got {wrong!r}")
     if not given["examples"] or not given["doc"]:
         raise BadInput("it has no example" if given["doc"] else "doc= is empty")
     before, record = table.get(name), kind(**given)
@@ -161,15 +165,19 @@ def _test(record: Operator | Compute, example: Example, seed: int) -> None:
     values = _drawn(program, seed)
     for node in nodes:
         (value,) = _tried("evaluate fails on its example", partial(values_of, [node], values))
-        if not isinstance(node.type, AccessType):
+        if isinstance(node.type, TupleType):
             continue
+        if not isinstance(node.type, AccessType):
+            raise BadInput(f"the type rule returns {node.type!r} instead of a type, for {node}")
         found, said = (np.shape(value), np.asarray(value).dtype.name), (tuple(node.type.dims), node.type.dtype)
         if found != said:
             raise BadInput(f"evaluate returns {_words(*found)} where the type rule says {_words(*said)}, for {node}")
         if isinstance(record, Operator) and record.index_map is not None:
             arguments = weave(record, [child.access for child in node.children], node.attributes)
             index_map = _tried("index_map fails on its example", partial(record.index_map, *arguments))
-            if not np.array_equal(index_map.gather(values_of(list(node.children), values)), value, equal_nan=True):
+            operands = values_of(list(node.children), values)
+            moved = _tried("index_map fails on its example", partial(_gathered, index_map, operands))
+            if not np.array_equal(moved, value, equal_nan=True):
                 raise BadInput(f"index_map and evaluate disagree, for {node}")
 
 
@@ -181,6 +189,10 @@ def _tried(what: str, make: Callable[[], Any]) -> Any:
         raise BadInput(f"{what}: {error}") from error
     except Exception as error:
         raise BadInput(f"{what}: {type(error).__name__}: {error}") from error
+
+
+def _gathered(index_map: Any, operands: Sequence[Any]) -> Any:
+    return index_map.gather(operands)
 
 
 def _is_of(record: Operator | Compute, term: Term) -> bool:
