@@ -324,3 +324,10 @@ def test_targets_that_are_none(text: str, words: str) -> None:
 def test_networks_that_are_none(text: str) -> None:
     with pytest.raises(BadInput, match="a link is lan, wan, or RATE,LATENCY"):
         parse_link(text)
+
+
+def test_a_program_without_layers_has_no_bound_of_0() -> None:
+    b = gl.Builder("cubes")
+    x = b.input("x", (4,))
+    remarks = gl.optimize(b.finish(b.multiply(b.multiply(x, x), x)), "mpc:semi2k").report.remarks
+    assert remarks == ["fixed point of 18 bits is not exact, and errors between layers have no bound here"]

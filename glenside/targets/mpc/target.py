@@ -260,6 +260,8 @@ class MPC(Target, Prepares, PricesAlgebra, PricesNodes, Rounds):
 
     def observed(self, variants: Sequence[Variant], seed: int) -> str:
         """Returns a sentence on the fixed-point error: its bound, and the error observed on random numbers."""
+        if not variants:
+            return f"fixed point of {self.bits} bits is not exact, and errors between layers have no bound here"
         terms = dict.fromkeys(v.term for v in variants if v.term is not None)
         seen = max((self._seen(term, seed) for term in terms), default=0.0)
         bounds = [v.measures["error"] for v in variants]
