@@ -145,6 +145,14 @@ def test_grid_sample(seed: int) -> None:
     )
 
 
+@pytest.mark.parametrize("size", [(1, 3, 4, 5), (1, 1, 2, 2), (1, 2, 2, 3, 4)])
+def test_affine_grid_of_one_image(size: tuple[int, ...]) -> None:
+    """ONNX's own definition loses a batch of 1, so its reference implementation is compared with."""
+    axes = len(size) - 2
+    theta = np.random.default_rng(0).standard_normal((1, axes, axes + 1)).astype(np.float32)
+    agree("reference", "AffineGrid", [theta, np.array(size)], version=20)
+
+
 def test_grid_sample_keeps_integers() -> None:
     x = np.array([[[[2**62 + 1, 3], [4, 5]]]])
     grid = np.array([[[[-0.5, -0.5], [0.5, 0.4], [3, 0]]]], np.float32)

@@ -119,10 +119,20 @@ def standard_body(node: Node, proto: Any) -> Body | None:
         return None
     if function is None:
         return None
-    body = body_of(function if isinstance(function, onnx.FunctionProto) else onnx.FunctionProto.FromString(function))
+    function = function if isinstance(function, onnx.FunctionProto) else onnx.FunctionProto.FromString(function)
+    if node.op_type == "AffineGrid":
+        _keep_batch_of_one(function)
+    body = body_of(function)
     defaults = [attribute.default_value for attribute in schema.attributes.values()]
     standard = {default.name: decoded(default) for default in defaults if default.name}
     return replace(body, versions={**node.scope.versions, **body.versions}, standard={**standard, **body.standard})
+
+
+def _keep_batch_of_one(function: Any) -> None:
+    """Gives their axis to the two Squeeze of ONNX's AffineGrid without one, which remove a batch of 1 as well."""
+    for node in all_nodes(function.node):
+        if node.op_type == "Squeeze" and [*node.input] in (["r1"], ["r2"]):
+            node.input.append("one_1d")
 
 
 def _dependent(schema: Any, node: Node, proto: Any) -> Any:
