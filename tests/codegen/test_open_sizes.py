@@ -165,7 +165,7 @@ def test_a_program_that_is_another_one_at_some_sizes_is_refused() -> None:
         b = gl.Builder("last")
         return b.finish(b.slice_axis(b.input("x", (n, 6)), 0, max(0, n - 3), n))
 
-    with pytest.raises(BadInput, match="at n = 1 .*; a range without these sizes may hold"):
+    with pytest.raises(BadInput, match=r"at n = 1 .*; a range without these sizes may hold"):
         gl.compile(gl.open_program(last_rows, "last", n=(1, 40)), machine="plain")
     assert gl.compile(gl.open_program(last_rows, "last", n=(3, 40)), machine="plain")
 

@@ -41,7 +41,7 @@ _SECONDS, _LEAST_VERIFIED, _MOST_VERIFIED = 1.0, 6, 24
 
 _WINDOWS_TRIED, _MAX_RANK = 6, 5
 """The sizes at which windows of constants are compared, and their most axes."""
-_HINT = "; a range without these sizes may hold"
+_ELSE = "; a range without these sizes may hold"
 _TEXTS = 2
 """Sizes, other than the ends of the ranges, of which C is printed and compared."""
 _LIKE = 2
@@ -353,7 +353,7 @@ class OpenLowered:
             return np.ascontiguousarray(self.windows[buffer.name].at(tuple(buffer.dims), sizes))
         assert program is not None, "the program of these sizes has been built"
         if buffer.name not in program.constants:
-            raise BadInput(f"at {sizes_in_words(sizes)} there is no constant {buffer.name}, which other sizes have{_HINT}")
+            raise BadInput(f"at {sizes_in_words(sizes)} there is no {buffer.name}, a constant of other sizes{_ELSE}")
         return program.constants[buffer.name]
 
     def _verify_some(self) -> None:
@@ -386,7 +386,7 @@ class OpenLowered:
                 for fault in self._checker.faults(loops, plan):
                     raise Unverified(str(fault))
         except Unverified as error:
-            raise BadInput(f"{at} the loops of other sizes do not hold: {error}{_HINT}") from error
+            raise BadInput(f"{at} the loops of other sizes do not hold: {error}{_ELSE}") from error
         if not whole or not self._is_printed(sizes):
             return Verified(dict(sizes), whole)
         own, of_all = tokens_of(source(loops, plan, is_open=True)), self.text.at(sizes)
