@@ -65,6 +65,14 @@ def test_files_of_others_name_what_is_read(tmp_path: Path, name: str, hint: str)
             lambda: gl.open_program(lambda n: n, n=(1, 5)).at({"n": 2}),
             "the function of open sizes must return a program, got int",
         ),
+        (
+            lambda: gl.load("x.gguf", cache="int4"),
+            "a cache is of float32, bfloat16, float16, int8, got 'int4'; did you mean int8?",
+        ),
+        (
+            lambda: gl.load("x.gguf", dims={"rows": 1.5}),
+            "the size rows is a whole number from 0 to 9223372036854775807, got 1.5",
+        ),
         (lambda: gl.load("x.onnx", dims="batch=1"), "dims= is a dict by name, got 'batch=1'"),
         (lambda: gl.load(3), "the path of a file must be a text or a Path, got 3"),
     ],

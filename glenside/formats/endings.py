@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from glenside.ir import files
+from glenside.ir.bounds import whole
 from glenside.ir.errors import BadInput
 from glenside.ir.open_program import OpenProgram, changed, is_range
 from glenside.ir.program import Program
@@ -111,7 +112,8 @@ def load(
         return _load_open(path, dims, {"weights": weights, "dtypes": dtypes, **own})
     if load_decoder:
         _require_own_sizes(path, bool(shapes or weights or dtypes or allow_opaque or outputs), dims or {})
-        return load_decoder(path, dims or {}, values or {})
+        sizes = {n: size if is_range(size) else whole(f"the size {n}", size) for n, size in (dims or {}).items()}
+        return load_decoder(path, sizes, values or {})
     if any(((dims and kind != ".pt2"), allow_opaque, outputs)) and kind != ".onnx" and Path(path).exists():
         raise BadInput(f"sizes of named dimensions, names of outputs and black boxes are for .onnx files, got {path}")
     if kind == ".py":
@@ -157,6 +159,10 @@ def _decoder_loader(path: PathLike, cache: str, *, ring: bool) -> Callable[..., 
     """Returns the importer of a file or folder of a decoder, None for other files. Raises BadInput."""
     from glenside.importers.checkpoint import is_checkpoint, load_checkpoint, open_checkpoint, ring_checkpoint
 
+    if cache != "float32" and (ending(path) == ".gguf" or is_checkpoint(path)):
+        from glenside.models.decoder_cache import require_cache
+
+        require_cache(cache)
     if ending(path) == ".gguf":
         from glenside.importers.gguf import load_gguf, open_gguf, ring_gguf
 

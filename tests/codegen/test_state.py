@@ -67,6 +67,9 @@ def test_rows_are_appended_in_place_along_each_axis(order: tuple[int, ...], tmp_
         np.testing.assert_array_equal(f.state["past.values"], np.maximum(every, 0))
         assert address(f.state["past.keys"]) == before
     f.save(tmp_path / "state.npz")
+    np.savez(tmp_path / "more.npz", **np.load(tmp_path / "state.npz"), past=np.array(3))
+    with pytest.raises(BadInput, match="has past, too: it is a state of another function"):
+        f.load(tmp_path / "more.npz")
     f.reset()
     assert f.state["past.values"].size == 0
     f.load(tmp_path / "state.npz")

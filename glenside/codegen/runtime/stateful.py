@@ -189,6 +189,8 @@ class Stateful:
         missing = [name for name in self._pairs if name not in found]
         if missing:
             raise BadInput(f"{os.fspath(path)} has no {missing[0]}: it is not a state of this function")
+        if others := [name for name in found if name not in self._pairs]:
+            raise BadInput(f"{os.fspath(path)} has {others[0]}, too: it is a state of another function")
         for name in self._pairs:
             self._require_fits(name, found[name])
         for name in self._pairs:
