@@ -128,7 +128,7 @@ def test_a_ring_has_the_rows_of_the_window(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="neither a size past nor values"):
         gl.load(tmp_path / "net.gguf", dims={"past": 5}, ring=True)
     written(tmp_path / "other.gguf", "llama")
-    with pytest.raises(BadInput, match="a ring is for decoders with a window of attention"):
+    with pytest.raises(BadInput, match="a ring is for decoders with rotary positions and a window in all layers"):
         gl.load(tmp_path / "other.gguf", ring=True)
 
 
