@@ -277,3 +277,9 @@ def test_ctrl_c_answers_soon_with_the_best_so_far(tmp_path: Path) -> None:
     assert time.perf_counter() - started < 15
     assert b"stopped: interrupted" in printed
     assert load(out).term.access.dims == (1, 1000)
+
+
+@pytest.mark.parametrize("listing", ["ops", "rules"])
+def test_an_unknown_name_says_what_lists_the_known_ones(capsys: pytest.CaptureFixture[str], listing: str) -> None:
+    assert run(listing, "zzz") == 2
+    assert f"zzz; `glenside {listing}` lists them" in capsys.readouterr().err

@@ -34,7 +34,8 @@ def ops(name: OperatorName = None, as_json: Json = False) -> None:
     if name is not None:
         record = OPERATORS.get(name) or COMPUTES.get(name)
         if record is None:
-            raise BadInput(f"unknown operator {one_line(name)}{suggestion(name, {**OPERATORS, **COMPUTES})}")
+            hint = suggestion(name, {**OPERATORS, **COMPUTES}) or "; `glenside ops` lists them"
+            raise BadInput(f"unknown operator {one_line(name)}{hint}")
         row = described(record)
         print(json.dumps(row, indent=1) if as_json else "\n".join(f"{what}: {words}" for what, words in row.items()))
         return
@@ -64,7 +65,8 @@ def rules(name: RuleName = None, as_json: Json = False) -> None:
         return
     if name is not None:
         if name not in known:
-            raise BadInput(f"unknown rule {one_line(name)}{suggestion(name, [*known, *SCALAR_RULES])}")
+            hint = suggestion(name, [*known, *SCALAR_RULES]) or "; `glenside rules` lists them"
+            raise BadInput(f"unknown rule {one_line(name)}{hint}")
         shown = rule_page(known[name])
         print(json.dumps(asdict(shown), indent=2) if as_json else shown)
         return
