@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 import glenside as gl
-from glenside.ir.errors import BadInput
+from glenside.ir.errors import BadInput, GlensideError
 
+B: Any = gl.Builder("b")
+X = B.input("x", (2,))
+OPERANDS = "operands are terms of a builder b, such as b.full((), 2) for the number 2"
 SMALL = gl.parse("(access-tensor x)", shapes={"x": (2,)})
 PATH: Any = "net.onnx"
 TAKE_PROGRAMS: list[tuple[Callable[[], Any], str]] = [
@@ -73,11 +76,15 @@ def test_files_of_others_name_what_is_read(tmp_path: Path, name: str, hint: str)
             lambda: gl.load("x.gguf", dims={"rows": 1.5}),
             "the size rows is a whole number from 0 to 9223372036854775807, got 1.5",
         ),
+        (lambda: B.add(X, 1), f"{OPERANDS}, got 1"),
+        (lambda: B.relu(2.5), f"{OPERANDS}, got 2.5"),
+        (lambda: B.finish([X]), f"{OPERANDS}, got [(access-tensor x)]"),
+        (lambda: B.input("y", (1.5, 2)), "access-tensor requires sizes of at least 0, got (1.5 2)"),
         (lambda: gl.load("x.onnx", dims="batch=1"), "dims= is a dict by name, got 'batch=1'"),
         (lambda: gl.load(3), "the path of a file must be a text or a Path, got 3"),
     ],
 )
 def test_wrong_arguments_are_refused(call: Callable[[], Any], message: str) -> None:
-    with pytest.raises(BadInput) as error:
+    with pytest.raises(GlensideError) as error:
         call()
     assert str(error.value) == message

@@ -279,6 +279,7 @@ class Builder:
 
     def finish(self, term: Term) -> Program:
         """Returns the program with that term as its result; its inputs are in the order of declaration."""
+        layout.require_terms(term)
         inputs = tuple(tensor for tensor in self._tensors.values() if not tensor.constant)
         signature = Signature(inputs=inputs)
         return Program(term, self.name, dict(self._layers), dict(self._labels), self.values, signature=signature)

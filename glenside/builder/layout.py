@@ -8,6 +8,8 @@ import math
 from collections.abc import Sequence
 from functools import reduce
 
+from glenside.ir.errors import BadInput
+from glenside.ir.names import shortened
 from glenside.ir.operator import require
 from glenside.ir.term import Term, build
 from glenside.ir.types import Dims
@@ -15,8 +17,17 @@ from glenside.ir.types import Dims
 _FEW = 8  # parts that are concatenated one by one
 
 
+def require_terms(*operands: object) -> None:
+    """Raises BadInput for an operand that is no term, such as a number."""
+    for operand in operands:
+        if not isinstance(operand, Term):
+            got = shortened(" ".join(repr(operand).split()))
+            raise BadInput(f"operands are terms of a builder b, such as b.full((), 2) for the number 2, got {got}")
+
+
 def split_at(x: Term, split: int) -> Term:
     """Returns x with its first `split` axes as the shape."""
+    require_terms(x)
     return x if x.access.split == split else build("access", x, split)
 
 

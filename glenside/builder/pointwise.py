@@ -8,6 +8,7 @@ from glenside.builder.layout import (
     broadcast,
     channel_vector,
     common_dims,
+    require_terms,
     reshape,
     split_at,
     stack,
@@ -20,12 +21,14 @@ from glenside.ir.term import Term, build
 
 def combine(kind: str, x: Term, y: Term) -> Term:
     """Computes a compute type of two operands, such as elementwise-add or maximum; operands broadcast as in numpy."""
+    require_terms(x, y)
     dims = common_dims(kind, x.access.dims, y.access.dims)
     return build("compute", kind, build("access-product", broadcast(x, dims), broadcast(y, dims), 0))
 
 
 def select(condition: Term, x: Term, y: Term) -> Term:
     """Computes x where the condition, of dtype bool, holds, and y elsewhere; the three broadcast as in numpy."""
+    require_terms(condition, x, y)
     dims = common_dims("select", condition.access.dims, x.access.dims, y.access.dims)
     choices = [broadcast(choice, dims) for choice in (cast(condition, x.access.dtype), x, y)]
     return build("compute", "select", stack(choices))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from glenside.importers.onnx.functions import plain_domain
+from glenside.ir.bounds import is_whole
 from glenside.ir.errors import BadInput
 from glenside.ir.names import shortened
 
@@ -93,5 +94,8 @@ def check_given(
                 words = ", ".join([*map(shortened, known[:8]), *[".."] * (len(known) > 8)]) or "none"
                 raise BadInput(f"{kind} is given for {shortened(name)}, but the {what}s of the model are {words}")
     for name, sizes in (*shapes.items(), *((name, [size]) for name, size in dims.items())):
-        if min(sizes, default=0) < 0:
-            raise BadInput(f"{shortened(name)} requires sizes of at least 0, got {min(sizes)}")
+        if isinstance(sizes, str) or not isinstance(sizes, Sequence):
+            raise BadInput(f"{shortened(name)} requires a list of sizes, got {sizes!r}")
+        for size in sizes:
+            if not is_whole(size) or size < 0:
+                raise BadInput(f"{shortened(name)} requires sizes of at least 0, got {size!r}")

@@ -9,7 +9,7 @@ import numpy as np
 from glenside.ir.dtypes import REALS, STORED
 from glenside.ir.operand import Array
 from glenside.ir.operator import Kind, OperatorKind, example, fields, operator, require
-from glenside.ir.operators.requirements import require_dtype, require_sizes, require_value, require_values, spelled
+from glenside.ir.operators.requirements import require_dtype, require_sizes, require_value, require_values
 from glenside.ir.rational import exact, exact_numbers
 from glenside.ir.types import AccessType, Dims, Tensor
 
@@ -17,7 +17,7 @@ from glenside.ir.types import AccessType, Dims, Tensor
 def _check_tensor(tensor: Any) -> None:
     require(isinstance(tensor, Tensor), "access-tensor", "a declared tensor", repr(tensor))
     require_dtype("access-tensor", tensor.dtype)
-    require(min(tensor.dims, default=0) >= 0, "access-tensor", "sizes of at least 0", spelled(tensor.dims))
+    require_sizes("access-tensor", "sizes", tensor.dims)
 
 
 access_tensor = operator(

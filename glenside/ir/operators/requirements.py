@@ -28,7 +28,8 @@ def require_order(operator: str, order: Sequence[int], count: int, what: str) ->
 
 def require_sizes(operator: str, what: str, sizes: Sequence[int], least: int = 0) -> None:
     """Requires sizes of at least `least`."""
-    require(all(n >= least for n in sizes), operator, f"{what} of at least {least}", spelled(sizes))
+    whole = not any(isinstance(n, float | str | bool) for n in sizes)
+    require(whole and all(n >= least for n in sizes), operator, f"{what} of at least {least}", spelled(sizes))
 
 
 def require_dtype(operator: str, dtype: str) -> None:
