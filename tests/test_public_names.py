@@ -33,6 +33,8 @@ def test_what_is_public_prints_in_a_line() -> None:
     assert repr(result.target) == "<target systolic-array:4x4>"
     assert repr(result.report).startswith("<report of net on systolic-array:4x4: 1 layers, ")
     assert "\\n" not in repr(result)
+    opened = gl.open_program(lambda n: program, "net", n=(1, 9), m=(2, 8, 2))
+    assert repr(opened) == "<program net of open sizes: n from 1 to 9, m from 2 to 8 by 2>"
 
 
 def test_targets_show_their_options_and_suggest_them() -> None:

@@ -41,6 +41,9 @@ class OpenProgram:
         checked = {name: range_of(name, value) for name, value in self.ranges.items()}
         object.__setattr__(self, "ranges", checked)
 
+    def __repr__(self) -> str:
+        return f"<program {self.name} of open sizes: {', '.join(f'{n} {words_of(r)}' for n, r in self.ranges.items())}>"
+
     def at(self, sizes: Mapping[str, int]) -> Program:
         """Returns the program of given sizes, also outside of the ranges. Raises BadInput."""
         before = _ARE_OPEN.set(True)

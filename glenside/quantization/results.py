@@ -187,7 +187,9 @@ class Results:
     def _of_sums(self, value: Affine) -> tuple[Term, StandsFor]:
         """Returns the last product's int32 sums. Raises BadInput."""
         if value.offset is not None or any(not isinstance(leaf, Product) for leaf in value.moved.leaves.values()):
-            raise BadInput("a result must be bytes, or sums of a product")
+            none = not any(isinstance(leaf, Product) for leaf in value.moved.leaves.values())
+            more = ", and this one is computed from no product: a machine has nothing to run" if none else ""
+            raise BadInput(f"a result must be bytes, or sums of a product{more}")
         if value.around() is not None:
             raise BadInput("a result has sums with padding to which a number is added")
         (shifts,) = pulled_back(value.moved, [value.shift], "biases")

@@ -199,4 +199,6 @@ def test_a_network_without_a_product(tmp_path: Path, capsys: pytest.CaptureFixtu
     npu = ("--target", "npu:8x8", "--no-cache", "-o", tmp_path / "y.bin")
     assert run("tensorize", tmp_path / "none.glenside", *npu) == 2
     _told(capsys, "the network has no product: there is nothing to make")
+    assert run("tensorize", tmp_path / "none.glenside", *npu, "--quantize", "random") == 2
+    _told(capsys, "a result must be bytes, or sums of a product, and this one is computed from no product")
     assert not (tmp_path / "y.bin").exists()
