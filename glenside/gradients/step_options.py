@@ -8,7 +8,7 @@ from typing import Any
 
 from glenside.gradients.losses import LOSSES, loss_named
 from glenside.gradients.optimizers import OPTIMIZERS, Optimizer
-from glenside.gradients.training import TrainingStep, training_step
+from glenside.gradients.training import TrainingStep, require_one_result, training_step
 from glenside.ir.errors import BadInput
 from glenside.ir.names import shortened, suggestion
 from glenside.ir.operators import compute_of
@@ -31,6 +31,7 @@ def step_from_options(
     A last step of the network that the loss includes is removed: the loss reads its operand. Raises BadInput,
     TypeMismatch.
     """
+    require_one_result(program)
     how, given = read_optimizer(optimizer or OPTIMIZER), None if loss is None else loss_named(loss)
     ends = {name: before for name in _ENDS if (before := before_end(program.term, name)) is not None}
     record = given or next((r for r in LOSSES.values() if r.of_output in ends), LOSSES["squared-error"])

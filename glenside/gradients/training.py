@@ -74,8 +74,7 @@ def training_step(
 
     In the step weights are inputs, so computations on them are repeated in every step. Raises BadInput, TypeMismatch.
     """
-    if isinstance(as_program(program, "trained").term.type, TupleType):
-        raise BadInput(f"training requires a network of one result, got {program.term.type}")
+    require_one_result(as_program(program, "trained"))
     record = loss if isinstance(loss, Loss) else loss_named(loss)
     if isinstance(optimizer, str | type):
         raise BadInput(f"training requires an optimizer such as gl.Adam('0.001'), got {optimizer!r}")
@@ -110,6 +109,12 @@ def training_step(
 
 
 _NONE: Mapping[str, Term] = {}
+
+
+def require_one_result(network: Program) -> None:
+    """Raises BadInput for a network of several results."""
+    if isinstance(network.term.type, TupleType):
+        raise BadInput(f"training requires a network of one result, got {network.term.type}")
 
 
 def state_of(program: Program) -> tuple[Tensor, ...]:

@@ -90,6 +90,12 @@ def test_what_cannot_be_trained_is_a_sentence(options: str, capsys: pytest.Captu
     assert WRONG[options] in capsys.readouterr().err
 
 
+def test_a_network_of_two_results_is_a_sentence() -> None:
+    two = gl.parse("(construct-tuple (access-tensor x) (access-tensor x))", shapes={"x": (2, 3)})
+    with pytest.raises(BadInput, match="training requires a network of one result, got"):
+        step_from_options(two)
+
+
 def test_how_to_train_is_for_training(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("compare", *TINY, "--array", "8x4", "--loss", "squared-error", "--optimizer", "sgd") == 2
     assert "--loss and --optimizer are for training: give --train too" in capsys.readouterr().err
