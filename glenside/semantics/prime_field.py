@@ -175,7 +175,7 @@ class PrimeField(Native):
     def divide(self, a: Array, b: Array) -> Array:
         if a.dtype.kind != "f":
             return super().divide(a, b)
-        return self.multiply(a, self.inverse(distinct(b)))
+        return self.multiply(a, self.inverse(distinct(b) if b.shape == a.shape else b))
 
     def inverse(self, a: Array) -> Array:
         """Returns 1 / a, and 0 where a is 0: multiplies halves down to one number, with 3 products per element."""

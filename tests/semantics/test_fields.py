@@ -152,3 +152,13 @@ def test_numbers_of_any_magnitude_round_as_they_are(least: int, rounding: str) -
     else:
         expected = np.floor(exact) if rounding == "floor" else np.rint(exact)
         assert (ORDERED.apply(rounding, back, keeps_zero=True).real == expected).all()
+
+
+@pytest.mark.parametrize("dims", [(2, 3), (0, 3)])
+@pytest.mark.parametrize("field", [FIELD, ORDERED])
+def test_a_number_is_divided_by_repeated_elements(field: PrimeField | OrderedField, dims: tuple[int, int]) -> None:
+    """Which are inverted once, but have their dims in the result."""
+    six, two = (field.encode("", np.full((), n), "float64") for n in (6.0, 2.0))
+    quotient = field.divide(six, np.broadcast_to(two, dims))
+    assert quotient.shape == dims
+    assert (quotient == field.encode("", np.full(dims, 3.0), "float64")).all()
