@@ -133,11 +133,22 @@ def try_smaller_machines(own: Compilation) -> Compilation:
 
 
 def compare_neighbours(own: Compilation) -> Compilation:
-    """Emits neighbours of the choice, with one other mapping or placement, while they take fewer cycles."""
-    planned, first = own.planned, own.first
+    """Emits neighbours of the choice, with one other mapping or placement, while they take fewer cycles.
+
+    Choices take other cycles when they are planned for a smaller machine, so those of the machine are compared, too.
+    """
+    planned, first, machine = own.planned, own.first, own.machine
     assert planned is not None, "`plan` comes before"
     assert first is not None, "`plan` comes before"
-    return replace(own, program=_searched(own.network, planned, own.machine, first.of_any, own.seed))
+    program = _searched(own.network, planned, machine, first.of_any, own.seed)
+    if planned is not first:
+        most = cycles_on(program, machine)
+        other = _searched(own.network, first, machine, first.of_any, own.seed, most)
+        choices = other.choices
+        assert choices is not None, "they are searched"
+        program = min(program, other, key=lambda each: cycles_on(each, machine))
+        program = replace(program, choices=replace(choices, least=min(choices.least, most)))
+    return replace(own, program=program)
 
 
 def reuse_programs(own: Compilation) -> Compilation:
@@ -184,10 +195,18 @@ def _bounds(
     return in_dram, LowerBounds(network, priced, target).of_any()
 
 
-def _searched(network: IntegerNetwork, planned: _Planned, clock: Machine, of_any: int | None, seed: int) -> NpuProgram:
+def _searched(
+    network: IntegerNetwork,
+    planned: _Planned,
+    clock: Machine,
+    of_any: int | None,
+    seed: int,
+    most: float = inf,
+) -> NpuProgram:
     """Returns the planned program, or a neighbour with fewer cycles on the machine `clock`, and the search space.
 
-    `of_any`: a lower bound on any choice, if known. The first reader chooses the layouts in DRAM.
+    `of_any`: a lower bound on any choice, if known; `most`: the cycles of another program, which a neighbour has to
+    undercut. The first reader chooses the layouts in DRAM.
     """
     quick, choice, priced = planned.program, planned.choice, planned.priced
     machine, options, kept = quick.machine, priced.every, priced.kept
@@ -225,7 +244,7 @@ def _searched(network: IntegerNetwork, planned: _Planned, clock: Machine, of_any
         return Evaluation(inf)
 
     start = *(choice.mappings[name] for name in kept), *(int(tensor in choice.held) for tensor in tensors)
-    search = Search(answers, evaluate, least, quick.size, planned.cycles)
+    search = Search(answers, evaluate, least, quick.size, int(min(planned.cycles, most)))
     search.look(start)
     if search.found is not None:
         numbers, stay = parts(search.found)
