@@ -231,3 +231,8 @@ def test_layers_with_sizes_of_zero_and_one(kind: str) -> None:
 def test_many_layers_with_sizes_of_zero_and_one(kind: str, fuzzing: Fuzzing) -> None:
     found = [_check(kind, seed) for seed in fuzzing.seeds(60, first=100)]
     assert found.count("right") > len(found) / 2 or kind == "alone"
+
+
+def test_computed_operands_of_equal_dims_that_are_exchanged() -> None:
+    """The operands of a layer's meaning are not told apart by their dims."""
+    assert _check("attention", 158) == "right"

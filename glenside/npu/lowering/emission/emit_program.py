@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,8 +13,8 @@ from glenside.ir.errors import BadInput
 from glenside.ir.operand import Array
 from glenside.ir.program import Program, is_product
 from glenside.ir.stopwatch import stage
-from glenside.ir.term import Term, build, constants_under, rebuild_all
-from glenside.ir.types import Tensor
+from glenside.ir.term import Term, build, constants_under, nearest, rebuild_all
+from glenside.ir.types import Dims, Tensor
 from glenside.npu.isa.fields import Wait
 from glenside.npu.lowering.emission.emit_int32_results import SumsOut
 from glenside.npu.lowering.emission.emit_layer import Feed, Writer
@@ -57,7 +57,7 @@ def lowered(
         begin = counted(writer)
         try:
             layer = Layer.of(term, machine, {*mapped.layers.values()} - {term})
-            stretch, own = _alone(writer, layer, written, name, draw)
+            stretch, own = _alone(writer, layer, mapped, written, name, draw)
         except BadInput as error:
             raise BadInput(f"the layer {name}: {error}") from error
         macs = product_sizes(written.layers[name]).macs
@@ -94,7 +94,7 @@ def counted(writer: Writer) -> dict[str, int]:
 
 
 def _alone(
-    writer: Writer, layer: Layer, written: Program, name: str, draw: np.random.Generator
+    writer: Writer, layer: Layer, mapped: Program, written: Program, name: str, draw: np.random.Generator
 ) -> tuple[Stretch, Filled]:
     """Emits a layer on operands of its own. Returns its stretch and the operands' values."""
     rows, weights = layer.product.rows, layer.product.weights
@@ -114,20 +114,20 @@ def _alone(
     sums = SumsOut(writer, layer)
     feed = Feed(tiles.brought)
     writer.layer(layer, Copied(writer, order, feed, addresses), feed, sums)
-    others = {*written.layers.values()} - {written.layers[name]}
     names = {leaf: f"operand{n}" for n, leaf in enumerate(leaves)}
-    meaning = _meaning(written.layers[name], others, names)
+    meaning = _meaning(mapped, written, name, names)
     operands = {names[leaf]: place for leaf, place in places.items()}
     return Stretch("", {}, {}, meaning, operands, Place.of(sums.addresses, "int32")), filled
 
 
-def _meaning(product: Term, others: Container[Term], names: Mapping[Term, str]) -> str:
-    """Returns the text of a program: the integer product as written."""
+def _meaning(mapped: Program, written: Program, name: str, names: Mapping[Term, str]) -> str:
+    """Returns the text of a program: the integer product of a layer as written; `names` are of its mapped operands."""
+    product = written.layers[name]
     if not is_product(product):
         raise BadInput("it is not a product in the unmapped program")
-    stand_ins: dict[Term, Term] = {}
-    for leaf, other in _same(leaves_of(product.children[0], others), [*names]).items():
-        stand_ins[leaf] = stand_in(names[other], leaf)
+    leaves = leaves_of(product.children[0], {*written.layers.values()} - {product})
+    pairs = _pairs(_operands(leaves, written), _operands([*names], mapped))
+    stand_ins = {leaf: stand_in(names[other], leaf) for leaf, other in pairs.items()}
     (term,) = rebuild_all([product], lambda _, __: None, stand_ins)
     return str(Program(term))
 
@@ -137,15 +137,40 @@ def stand_in(name: str, leaf: Term, dtype: str = "int8") -> Term:
     return build("access", build("access-tensor", Tensor(name, leaf.access.dims, dtype)), leaf.access.split)
 
 
-def _same(written: list[Term], mapped: list[Term]) -> dict[Term, Term]:
-    """Pairs the operands of a product with those of its mapped form: equal terms, the others in order.
+Operands = Mapping[Term, tuple[Sequence[str], Dims]]
+"""The operands of a product: the names of the layers and tensors that each is computed from, and its dims."""
 
-    Raises BadInput if they do not match.
+
+def _operands(leaves: Sequence[Term], program: Program) -> Operands:
+    names = {term: name for name, term in program.layers.items()}
+
+    def key(leaf: Term) -> tuple[Sequence[str], Dims]:
+        below = nearest(leaf, stops=lambda term: term in names or not term.children)
+        return sorted(names.get(term, str(term)) for term in below), leaf.access.dims
+
+    return {leaf: key(leaf) for leaf in leaves}
+
+
+def _pairs(written: Operands, mapped: Operands) -> dict[Term, Term]:
+    """Pairs the operands of a product with those of its mapped form, which may have them in another order.
+
+    Pairs equal terms, then operands computed from the same layers, then others of the same dims, in order. Raises
+    BadInput if they do not match.
     """
-    others = [[leaf for leaf in own if leaf not in rest] for own, rest in ((written, mapped), (mapped, written))]
-    if [leaf.access.dims for leaf in others[0]] != [leaf.access.dims for leaf in others[1]]:
+    found: dict[Term, Term] = {}
+    ways: Sequence[Callable[[Term, Term], bool]] = (
+        lambda leaf, other: leaf == other,
+        lambda leaf, other: written[leaf] == mapped[other],
+        lambda leaf, other: leaf.access.dims == other.access.dims,
+    )
+    for is_same in ways:
+        for leaf in [own for own in written if own not in found]:
+            rest = (other for other in mapped if other not in found.values() and is_same(leaf, other))
+            if (other := next(rest, None)) is not None:
+                found[leaf] = other
+    if not len(found) == len(written) == len(mapped):
         raise BadInput("its mapped form has other operands")
-    return {**{leaf: leaf for leaf in written if leaf in mapped}, **dict(zip(*others, strict=True))}
+    return found
 
 
 def without_dma(program: NpuProgram, stretch: Stretch) -> int:
