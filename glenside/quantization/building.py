@@ -93,7 +93,7 @@ class Network:
         value = value.with_nearest_bias(_INT8[0] + own, _INT8[1] + own)
         assert value.offset is not None, "it is rounded"
         low, high = (_one_integer(end + value.offset - own) for end in (value.low, value.high))
-        if low < _INT8[0] or high > _INT8[1]:
+        if not _INT8[0] <= low <= high <= _INT8[1]:
             raise BadInput(f"a cast to {dtype} wraps: clip to its range first")
         zero = int(value.offset) - own
         if not _INT8[0] <= zero <= _INT8[1]:

@@ -218,6 +218,11 @@ def test_results_are_those_of_the_quantized_network(tmp_path: Path, fuzzing: Fuz
     assert sum(found) >= 0.7 * len(found)
 
 
+def test_a_relu_and_a_round_at_the_end(tmp_path: Path) -> None:
+    """Numbers with no upper bound do not become bytes: the host clips and rounds."""
+    assert _check(1079, tmp_path)
+
+
 @pytest.mark.slow
 def test_results_of_many_networks(tmp_path: Path, fuzzing: Fuzzing) -> None:
     found = [_check(seed, tmp_path) for seed in fuzzing.seeds(300, first=1000)]
