@@ -469,3 +469,14 @@ def test_one_expression_of_other_ranges_is_another_number() -> None:
     expression = Expression(((1, (Size("n"),)),), 1)
     assert OpenInteger(26, expression) == OpenInteger(26, expression)
     assert OpenInteger(26, expression) != OpenInteger(33, expression)
+
+
+@pytest.mark.needs_compiler
+def test_a_state_of_other_sizes_than_its_next_value_is_refused() -> None:
+    def scores(n: int) -> Program:
+        b = gl.Builder("scores")
+        x = b.input("x", (n, 4))
+        return b.finish(b.matmul(x, b.transpose(x, (1, 0))))
+
+    with pytest.raises(BadInput, match="the state x has 4 elements along axis 1, and output has from 1 to 8"):
+        gl.compile(gl.open_program(scores, n=(1, 8)), machine="plain", state={"x": "output"})

@@ -111,6 +111,8 @@ class Stateful:
     ) -> None:
         greatest = function.greatest_sizes()
         inputs, results = function.input_kinds(greatest), function.result_kinds(greatest)
+        least = function.least_sizes() if greatest else {}
+        least_inputs, least_results = function.input_kinds(least), function.result_kinds(least)
         if not isinstance(state, bool | Mapping):
             raise BadInput(f"state= is True, or {{input: result}} such as {{'past_k': 'present_k'}}, got {state!r}")
         state = paired_by_name([*inputs], [*results]) if isinstance(state, bool) else state
@@ -127,6 +129,11 @@ class Stateful:
                 )
             if not greatest and own != next_:
                 raise BadInput(f"the state {name} has shape {own[0]}, and {result} has {next_[0]}")
+            ends = zip(least_inputs[name][0], own[0], least_results[result][0], next_[0], strict=True)
+            for axis, (low, n, begin, end) in enumerate(ends):
+                if low == n and {begin, end} != {n}:
+                    what = f"has {n} elements along axis {axis}, and {result} has from {begin} to {end}"
+                    raise BadInput(f"the state {name} {what}")
         if len({*state.values()}) < len(state):
             raise BadInput("each state requires a result of its own")
         self._inputs = [name for name in inputs if name not in state]
