@@ -281,3 +281,33 @@ def test_bytes_of_dynamic_quantization() -> None:
     versions = [helper.make_opsetid("", 14), helper.make_opsetid("com.microsoft", 1)]
     program = require_equal(program_of_model(helper.make_model(graph, opset_imports=versions, ir_version=9)), 1)
     gl.compile(program, "none", check=True)
+
+
+_SUMS = (
+    '(scan (full (shape 9) 1 float32) 3 (list 0) "(input state (shape 9) float32) (input operand.0 (shape 9) float32)'
+    ' (compute elementwise-add (access-cartesian-product (access-tensor state) (access-tensor operand.0)))"'
+    " (access-tensor {}))"
+)
+_BOTH = f"(access-concatenate {_SUMS.format('x')} {_SUMS.format('y')} 0)"
+
+
+@pytest.mark.needs_compiler
+@pytest.mark.parametrize(
+    "text",
+    [
+        _BOTH,
+        f"(compute reduce-sum (access {_BOTH} 1))",
+        f"(access-transpose {_BOTH} (list 1 0))",
+        f"(compute softmax (access (access-pad {_BOTH} zero-padding 1 2 3) 1))",
+        f"(construct-tuple (compute reduce-sum (access {_BOTH} 1)) {_SUMS.format('y')} {_BOTH})",
+    ],
+)
+@pytest.mark.parametrize("machine", ["plain", None])
+def test_loops_that_are_parts_of_a_larger_tensor(text: str, machine: str | None) -> None:
+    """Steps store in memory of their own, from which the larger tensor is copied."""
+    program = gl.parse(f"(input x (shape 3 9) float32)\n(input y (shape 3 9) float32)\n{text}")
+    draw = np.random.default_rng(0)
+    given = {name: draw.standard_normal((3, 9)).astype(np.float32) for name in program.inputs}
+    found = arrays(gl.compile(program, machine=machine)(given))
+    for one, other in zip(found, arrays(gl.evaluate([program.term], given)[0]), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)

@@ -118,9 +118,11 @@ class Lowering:
         self.in_rows: set[Memory] = set()
         self.sorted = {own for term in self.terms if is_sorting(term) for own in (term, *term.children)}
         self.looped: list[recurrences.Lowered] = []
-        for term in self.terms:
-            if term.operator.name == "scan":
-                self.sorted |= {term, *recurrences.stored_operands(term)}
+        self.scans = [
+            term for term in self.terms if term.operator.name == "scan"
+        ]  # their steps store in memory of theirs
+        for term in self.scans:
+            self.sorted |= {term, *recurrences.stored_operands(term)}
         self._vectors: dict[object, Callable[[Filling], list[Statement] | None]] = {
             normalized: self._normalized,
             mapped: self._mapped,
@@ -178,7 +180,7 @@ class Lowering:
             return self._host_permuted(term) if term in self.results else []
         memory = self._memory(term)
         found = self.hosted[term] = hosting(
-            term, memory, [*self.views, *self.addressed, *(t for t in self.results if t is not term)]
+            term, memory, [*self.views, *self.addressed, *self.scans, *(t for t in self.results if t is not term)]
         )
         self.inside |= found.inside
         self.views |= {term: View.whole(memory), **found.views}
@@ -192,7 +194,7 @@ class Lowering:
         if not order or term in self.results or term in self.sorted or not are_interleaved(term, order, lanes):
             return []
         memory = self._memory(result, term.access.dims, axis_order=order, shown=result.access.dims)
-        hosted = hosting(term, memory, [*self.views, *self.addressed])
+        hosted = hosting(term, memory, [*self.views, *self.addressed, *self.scans])
         if hosted.copies or hosted.borders:
             self.memories.remove(memory)
             return []
