@@ -128,6 +128,8 @@ def line(pick: random.Random) -> list[str]:
     known = {p.name for p in declared}
     if "array" in known and not odd & {"array", "target"}:
         words += ["--array", "4x4"]
+    if "minutes" in known and "minutes" not in odd:
+        words += ["--minutes", "0.01"]
     if "no_cache" in known and pick.random() < 0.9:
         words.append("--no-cache")
     for parameter in declared:
