@@ -118,11 +118,9 @@ class Lowering:
         self.in_rows: set[Memory] = set()
         self.sorted = {own for term in self.terms if is_sorting(term) for own in (term, *term.children)}
         self.looped: list[recurrences.Lowered] = []
-        self.scans = [
-            term for term in self.terms if term.operator.name == "scan"
-        ]  # their steps store in memory of theirs
-        for term in self.scans:
-            self.sorted |= {term, *recurrences.stored_operands(term)}
+        scans = [term for term in self.terms if term.operator.name == "scan"]
+        self.sorted |= {own for term in scans for own in (term, *recurrences.stored_operands(term))}
+        self.apart = {*self.addressed, *scans}  # in memory of their own: read at computed indices, or stored by steps
         self._vectors: dict[object, Callable[[Filling], list[Statement] | None]] = {
             normalized: self._normalized,
             mapped: self._mapped,
@@ -179,9 +177,8 @@ class Lowering:
         if parts_of(term) is None:
             return self._host_permuted(term) if term in self.results else []
         memory = self._memory(term)
-        found = self.hosted[term] = hosting(
-            term, memory, [*self.views, *self.addressed, *self.scans, *(t for t in self.results if t is not term)]
-        )
+        apart = [*self.views, *self.apart, *(t for t in self.results if t is not term)]
+        found = self.hosted[term] = hosting(term, memory, apart)
         self.inside |= found.inside
         self.views |= {term: View.whole(memory), **found.views}
         return [term, *found.views]
@@ -194,7 +191,7 @@ class Lowering:
         if not order or term in self.results or term in self.sorted or not are_interleaved(term, order, lanes):
             return []
         memory = self._memory(result, term.access.dims, axis_order=order, shown=result.access.dims)
-        hosted = hosting(term, memory, [*self.views, *self.addressed, *self.scans])
+        hosted = hosting(term, memory, [*self.views, *self.apart])
         if hosted.copies or hosted.borders:
             self.memories.remove(memory)
             return []
