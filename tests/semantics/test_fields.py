@@ -157,7 +157,7 @@ def test_numbers_of_any_magnitude_round_as_they_are(least: int, rounding: str) -
 @pytest.mark.parametrize("dims", [(2, 3), (0, 3)])
 @pytest.mark.parametrize("field", [FIELD, ORDERED])
 def test_a_number_is_divided_by_repeated_elements(field: PrimeField | OrderedField, dims: tuple[int, int]) -> None:
-    """Which are inverted once, but have their dims in the result."""
+    """The inverse of a repeated divisor is computed once; the quotient has the dims of the divisor."""
     six, two = (field.encode("", np.full((), n), "float64") for n in (6.0, 2.0))
     quotient = field.divide(six, np.broadcast_to(two, dims))
     assert quotient.shape == dims

@@ -1,4 +1,4 @@
-"""Collects the memory accesses of statements, each with its enclosing loops, guards and choices."""
+"""Collects and replaces memory accesses of statements; each has its enclosing loops, guards and choices."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from glenside.ir.bounds import is_whole
 from glenside.ir.dtypes import DTYPES, FLOATS
 from glenside.ir.operator import require
 from glenside.ir.rational import exact, exact_numbers, represents
@@ -28,8 +29,7 @@ def require_order(operator: str, order: Sequence[int], count: int, what: str) ->
 
 def require_sizes(operator: str, what: str, sizes: Sequence[int], least: int = 0) -> None:
     """Requires sizes of at least `least`."""
-    whole = not any(isinstance(n, float | str | bool) for n in sizes)
-    require(whole and all(n >= least for n in sizes), operator, f"{what} of at least {least}", spelled(sizes))
+    require(all(is_whole(n) and n >= least for n in sizes), operator, f"{what} of at least {least}", spelled(sizes))
 
 
 def require_dtype(operator: str, dtype: str) -> None:
